@@ -56,6 +56,12 @@ fn invocations(line: &str) -> Vec<Vec<String>> {
     found
 }
 
+/// Reads a command line as the program does.
+fn understood(words: &[String]) -> Result<clap::ArgMatches, clap::Error> {
+    let words = words.iter().map(std::ffi::OsString::from).collect();
+    Cli::command().try_get_matches_from(crate::cmd::fio::with_verb(words))
+}
+
 #[test]
 fn every_command_line_of_the_documentation_is_understood() {
     let mut seen = 0;
@@ -64,7 +70,7 @@ fn every_command_line_of_the_documentation_is_understood() {
         for (line, command) in blocks(&page).iter().flat_map(commands) {
             for words in invocations(&command) {
                 seen += 1;
-                let Err(e) = Cli::command().try_get_matches_from(&words) else { continue };
+                let Err(e) = understood(&words) else { continue };
                 if e.use_stderr() {
                     let first = e.to_string().lines().next().unwrap_or_default().to_owned();
                     wrong.push(format!("{}:{line}: {}: {first}", page.path, words.join(" ")));
@@ -176,7 +182,7 @@ fn every_example_of_a_verb_is_understood() {
         let text = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
         for words in text.lines().skip(1).flat_map(|line| invocations(line.trim())) {
             seen += 1;
-            if let Err(e) = Cli::command().try_get_matches_from(&words) {
+            if let Err(e) = understood(&words) {
                 wrong.push(format!("{}: {e}", words.join(" ")));
             }
         }

@@ -58,8 +58,8 @@ enum Verb {
     Merge(cmd::experiment::MergeArgs),
     /// Run fio's command lines and job files, and check them.
     ///
-    /// `writepath fio --name=x --rw=randwrite --bs=4k --size=64m` takes fio's arguments and prints its
-    /// report; `fio check` lists exact, approximated and refused options.
+    /// `writepath fio --name=x --rw=randwrite --bs=4k --size=64m` takes fio's arguments and prints
+    /// its report; `fio check` lists exact, approximated and refused options.
     Fio(cmd::fio::Args),
     /// Check filebench models, and list the built-in ones.
     Filebench(cmd::filebench::Args),

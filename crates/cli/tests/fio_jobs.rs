@@ -272,8 +272,8 @@ fn assert_has_keys(ours: &Value, theirs: &Value, at: &str) {
     }
 }
 
-/// The same arguments for fio and for `writepath fio`: every key of fio's JSON is there, with a value
-/// of its type, so that what reads the one reads the other.
+/// The same arguments for fio and for `writepath fio`: every key of fio's JSON is there, with a
+/// value of its type, so that what reads the one reads the other.
 #[test]
 fn the_command_line_is_fios_and_so_are_the_keys_of_its_report() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -78,7 +78,7 @@ fn a_hidden_emmc_is_found_again_and_what_was_held_out_is_foretold() {
         loads.push(load(Op::Write, true, kib, 1, 0));
         loads.push(load(Op::Write, true, kib, 1, 1));
     }
-    let input = parse("hidden.json", &hidden("emmc-16", &truth, &loads)).expect("a report");
+    let input = parse("hidden.json", hidden("emmc-16", &truth, &loads)).expect("a report");
     assert_eq!((input.measured.len(), input.skipped.len()), (12, 0));
     let c = found("emmc", &input, None).expect("it can be fitted");
     assert!(worst(&c, false) < 0.03 && worst(&c, true) < 0.05, "{:?}", c.parameters);
@@ -113,7 +113,7 @@ fn writes_that_are_durable_by_themselves_tell_what_a_flush_takes() {
         job["job options"]["sync"] = json!("1");
         job["job options"]["filename"] = json!("/dev/sdx");
     }
-    let input = parse("o.json", &doc.to_string()).expect("a report");
+    let input = parse("o.json", doc.to_string()).expect("a report");
     assert_eq!((input.measured.len(), input.skipped.len()), (8, 0), "{:?}", input.skipped);
     assert!(input.measured.iter().any(|m| m.load.name() == "randwrite 4k depth 1 sync"));
     let c = found("ssd", &input, None).expect("it can be fitted");
@@ -180,7 +180,7 @@ fn the_real_zoned_drive_is_found_from_round_numbers_and_what_was_held_out_is_for
         let fitted = start.base.params.iter().find(|p| p.name == n.key).expect("a number of it");
         assert!(n.value != fitted.value && n.source.starts_with("assumed"), "{}", n.key);
     }
-    let mut input = parse("points", &read("points.csv")).expect("points");
+    let mut input = parse("points", read("points.csv")).expect("points");
     // Deep queues are a matter of the slowest part alone, and long to run.
     let is_short = |l: &Load| l.depth <= 16 && l.depth != 2 && l.depth != 8 && l.bytes <= 64 << 10;
     input.measured.retain(|m| is_short(&m.load) && [1, 2, 8].contains(&m.load.jobs));
@@ -199,7 +199,7 @@ fn the_real_zoned_drive_is_found_from_round_numbers_and_what_was_held_out_is_for
 fn loads_are_held_out_by_name() {
     let loads: Vec<Load> =
         [4, 16, 64].into_iter().map(|kib| load(Op::Write, true, kib, 1, 0)).collect();
-    let input = parse("w.json", &hidden("fixed", &[("latency_ns", 40_000)], &loads)).expect("read");
+    let input = parse("w.json", hidden("fixed", &[("latency_ns", 40_000)], &loads)).expect("read");
     let held = [Held::parse("op=randwrite,bs=64k").expect("a condition")];
     let c = found("fixed", &input, Some(&held)).expect("fitted");
     let names: Vec<String> =
@@ -245,7 +245,7 @@ fn jobs_that_tell_nothing_of_a_drive_are_left_out_with_the_reason() {
         (vec![few], "7 operations: a mean needs"),
         (vec![job(0, &l, &f), beside], "put `stonewall` into each"),
     ] {
-        let input = parse("r.json", &report(&jobs)).expect("a report");
+        let input = parse("r.json", report(&jobs)).expect("a report");
         assert!(input.measured.is_empty());
         assert!(input.skipped[0].1.contains(want), "{:?}", input.skipped);
         let e = found("emmc", &input, None).err().expect("nothing is left");
@@ -262,12 +262,12 @@ fn equal_jobs_of_a_group_are_one_load_of_several() {
     let f = Figures { mean_ns: Some(1e5), iops: Some(1e4), sync_ns: None };
     let mut jobs = vec![job(0, &l, &f), job(0, &l, &f)];
     jobs[1]["jobname"] = json!("other");
-    let input = parse("r.json", &report(&jobs)).expect("a report");
+    let input = parse("r.json", report(&jobs)).expect("a report");
     let m = &input.measured[0];
     assert_eq!((m.load.jobs, m.load.depth, m.figures.iops), (2, 8, Some(2e4)));
     let mut grouped = job(0, &l, &f);
     grouped["job options"]["numjobs"] = json!("4");
-    let input = parse("r.json", &report(&[grouped])).expect("a report");
+    let input = parse("r.json", report(&[grouped])).expect("a report");
     // fio does not list `group_reporting`: a group with one report has that of all.
     assert_eq!((input.measured[0].load.jobs, input.measured[0].figures.iops), (4, Some(1e4)));
 }
@@ -294,7 +294,7 @@ fn lists_are_read_and_what_is_wrong_is_told_with_its_place() {
         (",0\nwrite", "\nwrite", "p.csv:2:1: 5 fields instead of 6"),
         ("op,bs", "op,size", "p.csv:1:1: this is not an input"),
     ] {
-        let e = parse("p.csv", &good.replacen(from, to, 1)).expect_err("wrong");
+        let e = parse("p.csv", good.replacen(from, to, 1)).expect_err("wrong");
         assert!(e.starts_with(want), "{e}");
     }
 }
@@ -308,7 +308,7 @@ fn reports_that_are_cut_off_or_damaged_are_refused_or_read_and_nothing_breaks() 
         let e = parse("r.json", &text[..cut]).expect_err("it is cut off");
         assert!(e.starts_with("r.json"), "{e}");
         for with in ["\"", "}", "9", "-", "null", "\u{1}", "[["] {
-            drop(parse("r.json", &format!("{}{with}{}", &text[..cut], &text[cut + 1..])));
+            drop(parse("r.json", format!("{}{with}{}", &text[..cut], &text[cut + 1..])));
         }
     }
 }

@@ -441,8 +441,8 @@ fn assert_same_fields(ours: &str, theirs: &str) {
     }
 }
 
-/// fio prints one run as text, as JSON and as a terse line: the text and the line are those that are
-/// made of the JSON here, but for its process ids.
+/// fio prints one run as text, as JSON and as a terse line: the text and the line are those that
+/// are made of the JSON here, but for its process ids.
 #[test]
 fn a_report_as_text_is_laid_out_as_fios() {
     let check = "fio report as text";

@@ -1,9 +1,10 @@
 //! fio's command line: jobs as arguments, job files, and what fio itself is asked for.
 //!
-//! Observed with fio 3.33: `--key=value` or `--key value`; an option of a job begins a job's section
-//! at each `--name`, and stands for all jobs before the first one. Options that are switches take a
-//! value only behind `=`. Job files follow the jobs of the command line. The first file is under the
-//! options that stand for all; each further file begins with fio's defaults and after a stonewall.
+//! Observed with fio 3.33: `--key=value` or `--key value`; an option of a job begins a job's
+//! section at each `--name`, and stands for all jobs before the first one. Options that are
+//! switches take a value only behind `=`. Job files follow the jobs of the command line. The first
+//! file is under the options that stand for all; each further file begins with fio's defaults and
+//! after a stonewall.
 
 use std::rc::Rc;
 
@@ -123,8 +124,9 @@ pub fn read(arguments: &[String], own: &[&str]) -> CommandLine {
             (None, Some(o)) => forms::form(o.name).is_none_or(|f| f.kind != Kind::Switch),
             (None, None) => {
                 let names = COMMANDS.iter().map(|c| c.0).chain(own.iter().copied());
-                let names = options::OPTIONS.iter().map(|o| o.name).chain(names);
-                let help = options::nearest_of(names, key)
+                let names: Vec<&str> = names.collect();
+                let help = options::nearest(key)
+                    .or_else(|| options::nearest_of(names.into_iter(), key))
                     .map(|n| format!("did you mean `--{n}`?"))
                     .unwrap_or_else(|| {
                         "`writepath fio check --all` lists fio's options".to_owned()

@@ -1,9 +1,9 @@
 //! `write_lat_log`, `write_bw_log`, `write_iops_log`: what a job did over time, in fio's files.
 //!
-//! Source: fio's manual, "Log File Formats"; observed with fio 3.33: without `log_avg_msec` one line
-//! for each operation, whose bandwidth is its bytes over its latency in thousands per second; with
-//! it one line for each direction and period, with the mean of the latencies, or the rate of the
-//! period in KiB or operations per second, and a length of 0.
+//! Source: fio's manual, "Log File Formats"; observed with fio 3.33: without `log_avg_msec` one
+//! line for each operation, whose bandwidth is its bytes over its latency in thousands per second;
+//! with it one line for each direction and period, with the mean of the latencies, or the rate of
+//! the period in KiB or operations per second, and a length of 0.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

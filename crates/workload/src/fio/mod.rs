@@ -13,6 +13,7 @@ mod distribution;
 mod forms;
 mod ini;
 mod job;
+mod jobs;
 mod lfsr;
 mod logs;
 mod map;
@@ -36,9 +37,9 @@ pub use diag::{Diagnostic, Place, Severity};
 pub use forms::{Form, Kind, form, forms};
 pub use ini::{Includes, Section, Variables};
 pub use job::{
-    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used, parse,
-    parse_all,
+    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used,
 };
+pub use jobs::{parse, parse_all};
 pub use logs::{Logged, all_files as log_files};
 pub use normal::{heading, normal};
 pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};

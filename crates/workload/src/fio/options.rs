@@ -75,9 +75,9 @@ const TRIM: &str = "trims are not modelled";
 const VERIFY: &str = "data is not read back and compared; `crash` checks do that";
 const REPLAY: &str = "I/O logs are not supported; use `writepath replay`";
 const HOST: &str = "a property of the host, which the simulation does not have";
-const LOGS: &str = "use the events of the run, or its histograms";
+const LOGS: &str = "use write_lat_log, or `json+` of `writepath fio`";
 const COMPRESS: &str = "written data has an identity, but no compressibility";
-const TARGET: &str = "for asynchronous engines only, which are not supported yet";
+const TARGET: &str = "it varies the queue depth, which is 1 here";
 const ENGINE: &str = "an option of an ioengine that is not supported";
 const ASYNC: &str = "asynchronous engines are not supported yet";
 const PRIORITY: &str = "accepted without effect: requests have no priority";
@@ -513,7 +513,9 @@ const NEAR_MAX: usize = 64;
 
 /// The name that is nearest to an unknown key, if any is near.
 pub fn nearest(key: &str) -> Option<&'static str> {
-    nearest_of(OPTIONS.iter().flat_map(|o| o.aliases.iter().copied().chain([o.name])), key)
+    // Nobody means an option of an engine that is not here.
+    let options = OPTIONS.iter().filter(|o| o.note != ENGINE);
+    nearest_of(options.flat_map(|o| o.aliases.iter().copied().chain([o.name])), key)
 }
 
 /// Of these names, the one that is nearest to an unknown one, if any is near.
@@ -588,6 +590,7 @@ mod tests {
         assert_eq!(nearest("fdatasnyc"), Some("fdatasync"));
         assert_eq!(nearest("io_deph"), Some("iodepth"));
         assert_eq!(nearest("zzzzqqqq"), None);
+        assert_eq!(nearest("fdp"), None, "of later versions of fio");
         assert_eq!(nearest(&"z".repeat(300)), None, "however much may be wrong of a long key");
     }
 }

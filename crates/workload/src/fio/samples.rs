@@ -23,8 +23,8 @@ impl Sampler {
         Sampler { period_ns: period_ns.max(1), from_ns: now_ns, done: 0, stat: Stat::default() }
     }
 
-    /// Takes a sample if a period is over: `total` is what was done since the job began, `unit` what
-    /// counts as one.
+    /// Takes a sample if a period is over: `total` is what was done since the job began, `unit`
+    /// what counts as one.
     pub fn take(&mut self, now_ns: u64, total: u64, unit: u64) {
         let passed = now_ns.saturating_sub(self.from_ns);
         // A direction that did nothing has no samples of nothing.

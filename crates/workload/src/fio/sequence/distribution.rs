@@ -8,8 +8,8 @@
 //!   offset is uniform within it. Observed, and the same as fio's to the operation;
 //! - observed: none of them keeps a random map.
 //!
-//! Left out: the seeds of fio's zipf, pareto and normal streams, which depend on the file's name in a
-//!           way that was not found. The places are as popular, and others.
+//! Left out: the seeds of fio's zipf, pareto and normal streams, which depend on the file's name in
+//!           a way that was not found. The places are as popular, and others.
 
 use crate::filebench::math::{ln, pow};
 use crate::fio::job::{Distribution, Job};

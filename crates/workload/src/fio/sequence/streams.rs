@@ -9,8 +9,8 @@
 //!   power of 0x9e370001, times the number of the job, plus `i`;
 //! - with `allrandrepeat`: `0xb1899bed` times the number of the job, plus `i`;
 //! - numbers `i`: lengths of reads 0 and of writes 1, the direction of a mixed job 4, files 5,
-//!   offsets 6, whether an offset is random 10, the zone of an offset 16. Directions and shares come from narrow streams
-//!   even with `tausworthe64`;
+//!   offsets 6, whether an offset is random 10, the zone of an offset 16. Directions and shares
+//!   come from narrow streams even with `tausworthe64`;
 //! - a later round of a job begins all streams anew, unless `randseed` was given.
 
 use crate::fio::job::{Generator, Job};
