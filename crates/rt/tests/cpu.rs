@@ -253,3 +253,60 @@ fn operations_have_unique_names() {
     }
     assert_eq!(CpuOp::by_name("nap"), None);
 }
+
+#[test]
+fn interrupt_context_needs_no_core_and_a_thread_does() {
+    let rt = machine(1, &[(CpuOp::Syscall, 100), (CpuOp::ContextSwitch, 7)]);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let done = Rc::new(WaitQueue::new(&rt, "device"));
+    // Keeps the only core for a microsecond.
+    let busy = rt.clone();
+    let told = log.clone();
+    let _busy = rt.spawn("busy", async move {
+        busy.cpu(CpuOp::Syscall, 10).await;
+        told.borrow_mut().push(("busy", busy.now().0, busy.current().is_some()));
+    });
+    let (task, told, ended) = (rt.clone(), log.clone(), done.clone());
+    rt.spawn_interrupt("completion", async move {
+        told.borrow_mut().push(("begun", task.now().0, task.current().is_some()));
+        ended.wait().await;
+        // Nobody is charged.
+        task.cpu(CpuOp::Syscall, 5).await;
+        told.borrow_mut().push(("interrupt", task.now().0, task.current().is_some()));
+        task.leave_interrupt().await;
+        told.borrow_mut().push(("thread", task.now().0, task.current().is_some()));
+        task.cpu(CpuOp::Syscall, 1).await;
+        task.leave_interrupt().await;
+        told.borrow_mut().push(("end", task.now().0, task.current().is_some()));
+    });
+    struct Device(Rc<WaitQueue>);
+    impl wp_rt::TimerSink for Device {
+        fn fire(self: Rc<Self>, _now: Time, _token: u64) {
+            self.0.wake_all();
+        }
+    }
+    rt.timer(Time(300), Rc::new(Device(done)), 0);
+    assert_eq!(rt.run_until(Time(5_000)), Outcome::Reached);
+    let want = [
+        ("begun", 0, false),
+        ("interrupt", 300, false),
+        ("busy", 1_007, true),
+        ("thread", 1_014, true),
+        ("end", 1_114, true),
+    ];
+    assert_eq!(*log.borrow(), want);
+}
+
+#[test]
+fn a_cut_drops_what_is_in_interrupt_context() {
+    let rt = Rt::new(1);
+    let alive = Rc::new(());
+    let (held, task) = (alive.clone(), rt.clone());
+    rt.spawn_interrupt("completion", async move {
+        task.sleep(Span::secs(1)).await;
+        drop(held);
+    });
+    assert_eq!(rt.run_until(Time(10)), Outcome::Reached);
+    rt.cut();
+    assert_eq!(Rc::strong_count(&alive), 1);
+}

@@ -6,10 +6,11 @@
 //! Invariants: 1. a call that cannot be asynchronous (no `O_DIRECT`; the file system says so) is
 //!                done when `submit` returns, and its event is in the ring.
 //!             2. events are in the ring in the order in which the calls ended.
-//!             3. what would block the caller of io_uring goes on in a worker (`io_wq`), and so does a
-//!                write through the cache from its beginning. Linux undoes the try and begins again.
-//! Source:     Linux `io_uring/rw.c` (`io_write`), `io_uring/io-wq.c`, `fs/aio.c` (`aio_read`, `aio_write`, `aio_fsync`, `aio_complete`,
-//!             `read_events`).
+//!             3. what would block the caller of io_uring goes on in a worker (`io_wq`), and so
+//!                does a write through the cache from its beginning. Linux undoes the try and
+//!                begins again.
+//! Source:     Linux `io_uring/rw.c` (`io_write`), `io_uring/io-wq.c`, `fs/aio.c` (`aio_read`,
+//!             `aio_write`, `aio_fsync`, `aio_complete`, `read_events`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -61,8 +62,8 @@ pub struct IoEvent {
     pub result: FsResult<u64>,
 }
 
-/// A ring of events, and the calls that are on their way to it (`aio_context_t`, `io_uring`). Clones
-/// share it.
+/// A ring of events, and the calls that are on their way to it (`aio_context_t`, `io_uring`).
+/// Clones share it.
 #[derive(Clone)]
 pub struct IoContext {
     vfs: Vfs,
@@ -125,8 +126,8 @@ impl IoContext {
         self.ring.in_flight.get() + self.ring.events.borrow().len()
     }
 
-    /// `io_submit`, or `io_uring_enter` to submit: begins each call in order. Returns how many: fewer than all, if the context has
-    /// no room for more or a descriptor is none.
+    /// `io_submit`, or `io_uring_enter` to submit: begins each call in order. Returns how many:
+    /// fewer than all, if the context has no room for more or a descriptor is none.
     ///
     /// Waits: for what each call waits for before its bios are on their way; for all of a call that
     /// cannot be asynchronous. Errors: `Invalid` if not even the first has room (`EAGAIN`),
@@ -231,8 +232,8 @@ impl IoContext {
         Ok(())
     }
 
-    /// `io_getevents`, or `io_uring_enter` to wait: takes up to `max` events out of the ring, when `min` are there. Waits: for
-    /// that. `min` beyond what is in flight is as much as that.
+    /// `io_getevents`, or `io_uring_enter` to wait: takes up to `max` events out of the ring, when
+    /// `min` are there. Waits: for that. `min` beyond what is in flight is as much as that.
     pub async fn get_events(&self, min: usize, max: usize) -> FsResult<Vec<IoEvent>> {
         let body = async {
             let min = min.min(max).min(self.in_flight());

@@ -6,8 +6,8 @@
 //! Invariants: 1. blocks inside the file become written only after their data; blocks beyond its
 //!                end are written at once, and a crash cuts them off by the orphan chain.
 //!             2. a plain overwrite holds `i_dio_count`, not the lock, while its data is under way.
-//!             3. an asynchronous call lets its caller go on once its bios are on their way, unless it
-//!                grows the file or is not in whole blocks (`IOMAP_DIO_FORCE_WAIT`).
+//!             3. an asynchronous call lets its caller go on once its bios are on their way, unless
+//!                it grows the file or is not in whole blocks (`IOMAP_DIO_FORCE_WAIT`).
 //! Source:     Linux `ext4_dio_write_iter`, `ext4_dio_write_end_io` (`fs/ext4/file.c`),
 //!             `ext4_iomap_alloc` (`fs/ext4/inode.c`), `__iomap_dio_rw`; before 5.5
 //!             `ext4_direct_IO`, which takes the same steps.

@@ -77,9 +77,10 @@ const REPLAY: &str = "I/O logs are not supported; use `writepath replay`";
 const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use write_lat_log, or `json+` of `writepath fio`";
 const COMPRESS: &str = "written data has an identity, but no compressibility";
-const TARGET: &str = "it varies the queue depth, which is 1 here";
+const TARGET: &str = "the queue depth does not vary while a job runs";
 const ENGINE: &str = "an option of an ioengine that is not supported";
-const ASYNC: &str = "asynchronous engines are not supported yet";
+const POLLED: &str = "the drive's completions are not polled";
+const RWF: &str = "flags of a single call are not supported yet";
 const PRIORITY: &str = "accepted without effect: requests have no priority";
 const NO_EFFECT: &str = "accepted without effect: it changes nothing that is simulated";
 
@@ -445,10 +446,10 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("flow_id", &[], ""),
     exact("flow_sleep", &[], "in virtual time"),
     // Options of engines.
-    no("hipri", &["pri"], ASYNC),
-    no("hipri_percentage", &[], ASYNC),
-    no("uncached", &[], ASYNC),
-    no("nowait", &[], ASYNC),
+    no("hipri", &["pri"], POLLED),
+    no("hipri_percentage", &[], POLLED),
+    no("uncached", &[], RWF),
+    no("nowait", &[], RWF),
     idle("userspace_reap", &[], NO_EFFECT),
     idle("cmdprio_percentage", &[], PRIORITY),
     idle("cmdprio_class", &[], PRIORITY),
@@ -459,7 +460,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     idle("sqthread_poll", &[], NO_EFFECT),
     idle("sqthread_poll_cpu", &[], NO_EFFECT),
     idle("nonvectored", &[], NO_EFFECT),
-    no("force_async", &[], ASYNC),
+    no("force_async", &[], RWF),
     no("cpuload", &[], "engine cpuio is not modelled"),
     no("cpuchunks", &[], "engine cpuio is not modelled"),
     no("arguments", &[], ENGINE),

@@ -128,7 +128,11 @@ fn job(r: &JobResult, bins: Bins) -> Value {
     let j = &r.job;
     let all: u64 = r.directions.iter().map(|d| d.ios).sum();
     // As fio counts them: operations and syncs, over operations.
-    let share = |n: u64, of: u64| if of > 0 { 100.0 * n as f64 / of as f64 } else { 0.0 };
+    // It shows no share below a tenth of a percent.
+    let share = |n: u64, of: u64| match (n, of) {
+        (0, _) | (_, 0) => 0.0,
+        (n, of) => (100.0 * n as f64 / of as f64).max(0.1),
+    };
     let calls = |classes: &[u64; 7]| {
         let all: u64 = classes.iter().sum();
         shares(&["0", "4", "8", "16", "32", "64", ">=64"], |i| share(classes[i], all))
