@@ -1,5 +1,6 @@
 //! `fio run`: fio's own command line on a simulated machine.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,27 +108,25 @@ fn usage(code: &'static str, what: impl Into<String>, help: impl Into<String>) -
     (Exit::Usage, code, what.into(), help.into())
 }
 
-/// `fio run` where it is left out: fio's command line begins with an option or a job file.
-pub fn with_verb(mut arguments: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
-    let is =
-        |n: usize, words: &[&str]| arguments.get(n).is_some_and(|a| words.iter().any(|w| a == w));
-    let at = if is(1, &["--json"]) { 2 } else { 1 };
-    let known = ["check", "run", "help", "--help", "-h"];
-    if !is(at, &["fio"]) || arguments.len() <= at + 1 || is(at + 1, &known) {
+/// `fio run` where it is left out: fio's command line begins with an option or a job file. A
+/// `--json` of ours goes to the front: behind fio's arguments it would be one of them.
+pub fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is = |arguments: &[OsString], n: usize, words: &[&str]| {
+        arguments.get(n).is_some_and(|a| words.iter().any(|w| a == w))
+    };
+    let at = if is(&arguments, 1, &["--json"]) { 2 } else { 1 };
+    let others = ["check", "help", "--help", "-h"];
+    if !is(&arguments, at, &["fio"]) || is(&arguments, at + 1, &others) {
         return arguments;
     }
-    // Behind fio's arguments ours would be one of them.
-    let json = arguments.iter().skip(at).any(|a| a == "--json");
-    let mut n = 0;
-    arguments.retain(|a| {
-        n += 1;
-        n <= at || a != "--json"
-    });
-    if arguments.len() <= at + 1 {
-        return arguments;
+    let count = arguments.len();
+    let behind = arguments.split_off(at + 1);
+    arguments.extend(behind.into_iter().filter(|a| a != "--json"));
+    let has_json = arguments.len() < count;
+    if arguments.len() > at + 1 && !is(&arguments, at + 1, &["run"]) {
+        arguments.insert(at + 1, "run".into());
     }
-    arguments.insert(at + 1, "run".into());
-    if json && at == 1 {
+    if has_json && at == 1 {
         arguments.insert(1, "--json".into());
     }
     arguments
@@ -422,4 +421,26 @@ fn finish(
         return Ok(out.answer(Exit::Simulated, &doc, &shown));
     }
     Ok(out.result(&doc, &shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verb_may_be_left_out_and_json_may_stand_anywhere() {
+        for (given, read) in [
+            ("w fio --name=a", "w fio run --name=a"),
+            ("w fio a.fio --json", "w --json fio run a.fio"),
+            ("w fio run a.fio --json", "w --json fio run a.fio"),
+            ("w --json fio a.fio", "w --json fio run a.fio"),
+            ("w fio check a.fio --json", "w fio check a.fio --json"),
+            ("w fio", "w fio"),
+            ("w run --workload fio", "w run --workload fio"),
+        ] {
+            let all = given.split(' ').map(OsString::from).collect();
+            let expected: Vec<OsString> = read.split(' ').map(OsString::from).collect();
+            assert_eq!(with_verb(all), expected, "{given}");
+        }
+    }
 }
