@@ -44,7 +44,7 @@ pub enum Unknown {
     Empty,
     /// Fewer bytes than the smallest file system.
     Short,
-    /// All that was looked at is zero.
+    /// All that was read of it is zero.
     Zeroes,
     /// A copy of a super block is there, and the first one is not.
     Copy {

@@ -51,8 +51,8 @@ pub enum Stopped {
     Interrupted,
 }
 
-/// Writes `plan` to devices one behind the other, at `places` in their files. `stop` ends it between
-/// two writes.
+/// Writes `plan` to devices one behind the other, at `places` in their files. `stop` ends it
+/// between two writes.
 pub fn write<T: Target>(
     devices: &mut [T],
     places: &[Place],
