@@ -86,7 +86,7 @@ impl Family {
 enum Source {
     /// Made here.
     Ours(Ours),
-    /// Of mke2fs: a file of `fuzz/bases`.
+    /// Of mke2fs, or mkfs.btrfs and a kernel: a file of `fuzz/bases`.
     Kept,
     /// Of a real kernel: a folder of the reference data.
     Real,
@@ -198,6 +198,7 @@ const BTRFS: &[(&str, Source)] = &[
     ("btrfs-subvol", Source::Real),
     ("btrfs-treelog", Source::Real),
     ("btrfs-xxhash", Source::Real),
+    ("btrfs-compressed", Source::Kept),
 ];
 
 /// All of NILFS2, in the same way.

@@ -12,6 +12,7 @@ pub mod ext4;
 pub mod f2fs;
 pub mod feed;
 pub mod files;
+pub mod identify;
 pub mod image;
 pub mod log;
 mod meter;
@@ -89,6 +90,7 @@ pub const TARGETS: &[Target] = &[
     nilfs2("nilfs2_recover", "logs behind the checkpoint, the new one; twice", nilfs2::recovery),
     plain("fast_commit", "fast commits put together by rule, checksums right", log::fast_commit),
     plain("jbd2_log", "a journal put together by rule, in every format", log::jbd2),
+    plain("identify", "what an image file is, and its partitions", identify::image),
     plain("log_writes", "a log of dm-log-writes", files::log_writes),
     plain("blktrace", "blktrace's binary format", files::blktrace),
     plain(

@@ -9,7 +9,6 @@ use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
     OptionSpec, Options, Promises, RecoveryPlan, When,
 };
-use zerocopy::{FromBytes, IntoBytes};
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{CsumKind, SuperBlock};
@@ -203,12 +202,12 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     })
 }
 
+/// By the magic of the first super block: what is wrong behind it, and features that are not done
+/// here, are for the readers to name.
 fn probe(view: &dyn View) -> bool {
-    let mut bytes = vec![0; SuperBlock::BYTES];
-    view.read_at(SuperBlock::AT, &mut bytes).is_ok()
-        && SuperBlock::read_from_bytes(&bytes).is_ok_and(|sb| {
-            sb.as_bytes().len() == SuperBlock::BYTES && sb.verify(SuperBlock::AT).is_ok()
-        })
+    let mut magic = [0u8; 8];
+    view.read_at(SuperBlock::AT + SuperBlock::MAGIC_AT, &mut magic).is_ok()
+        && u64::from_le_bytes(magic) == SuperBlock::MAGIC
 }
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
@@ -224,14 +223,8 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let xattrs = |all: &[(Vec<u8>, Vec<u8>)]| {
         all.iter().map(|(name, value)| (text(name), value.escape_ascii().to_string())).collect()
     };
-    Ok(Inspection {
+    let listed = Inspection {
         recovered: found.recovery.is_needed,
-        left_out: Vec::new(),
-        findings: found
-            .findings
-            .iter()
-            .map(|f| format!("/{}: {}", text(&f.path), f.error))
-            .collect(),
         files: found
             .files
             .iter()
@@ -249,13 +242,17 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 xattrs: xattrs(&f.xattrs),
             })
             .collect(),
-    })
+        ..Inspection::default()
+    };
+    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
+    Ok(listed.with_errors(errors))
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
     let report = check::check(view, &CheckOptions { recover, contents: false })?;
     Ok(Checked {
+        not_checked: report.not_checked.iter().map(|what| (*what).to_owned()).collect(),
         is_clean: report.is_clean(),
         recovered: report.recovered,
         left_out: report.left_out,

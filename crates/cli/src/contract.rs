@@ -273,7 +273,7 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "inspect",
-        "every image was read and is undamaged",
+        "every image was read, and what was read is undamaged; `fsck` checks all of it",
         counted("images", &["/images", "/image"]),
         &[DAMAGED, FEATURE, SIMULATED],
     ),

@@ -4,18 +4,84 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use wp_base::plain::Shown as _;
-use wp_base::{Zone, zone_report};
+use wp_base::{SECTOR_BYTES, Zone, zone_report};
 use wp_lab::files::FileView;
+use wp_lab::identify::{Identity, Table, Unknown, container, identify};
+use wp_lab::recover::Place;
 use wp_lab::registry;
-use wp_medium::{Joined, View, WithZones};
+use wp_medium::{Joined, View, Window, WithZones};
 use wp_vfs::{FsEntry, Options};
 
 use crate::output::{Exit, Out};
+
+/// Where in an image file the file system is.
+#[derive(clap::Args, Clone, Default)]
+pub struct Part {
+    /// Read the file system at this byte: 1048576 or 1M [default: 0]
+    #[arg(long, value_name = "BYTES", conflicts_with = "partition")]
+    offset: Option<String>,
+    /// Read this partition of an MBR or GPT, numbered as Linux does
+    #[arg(long, value_name = "N")]
+    partition: Option<u32>,
+}
+
+impl Part {
+    /// Is all of the file meant?
+    pub fn is_whole(&self) -> bool {
+        self.offset.is_none() && self.partition.is_none()
+    }
+
+    /// Where it is in a file. Errors: reported to the user.
+    fn place(&self, view: &FileView, name: &str, out: &Out) -> Result<Place, ExitCode> {
+        let len = view.len_bytes();
+        if let Some(text) = &self.offset {
+            let wrong = |why: &str| {
+                let message = format!("--offset {text}: {why}");
+                let help =
+                    format!("{name} has {len} bytes; `fdisk -l {name}` shows its partitions");
+                out.fail(Exit::Usage, "offset", &message, &help)
+            };
+            let at = crate::cmd::size(text).map_err(|e| wrong(&e))?;
+            if !at.is_multiple_of(SECTOR_BYTES) {
+                return Err(wrong("not a whole number of 512-byte sectors"));
+            }
+            if at >= len {
+                return Err(wrong("behind the end of the file"));
+            }
+            return Ok(Place { at, bytes: len - at });
+        }
+        let Some(number) = self.partition else { return Ok(Place { at: 0, bytes: len }) };
+        let fail = |exit, message: &str, help: &str| {
+            Err(out.fail(exit, "partition", &format!("{name}: {message}"), help))
+        };
+        if let Some(known) = container(view) {
+            return Err(not_read(name, known.name, &known.help(&quoted(name)), out));
+        }
+        let Some(table) = wp_lab::identify::partitions(view) else {
+            let message = format!("--partition {number}: no partition table");
+            return fail(Exit::Usage, &message, "leave --partition out, or use --offset BYTES");
+        };
+        let Some(p) = table.partitions.iter().find(|p| p.number == number) else {
+            let message = format!("--partition {number}: not in the {} table", table.scheme);
+            return fail(Exit::Usage, &message, &listed(view, &table));
+        };
+        if p.at.checked_add(p.bytes).is_none_or(|end| end > len) {
+            let message = format!(
+                "partition {number} is bytes {} to {} of a file of {len} bytes",
+                p.at,
+                p.at.saturating_add(p.bytes)
+            );
+            return fail(Exit::No, &message, "the image is truncated: copy all of the device");
+        }
+        Ok(Place { at: p.at, bytes: p.bytes })
+    }
+}
 
 /// Opened image files.
 pub struct Images {
     paths: Vec<PathBuf>,
     files: Vec<FileView>,
+    places: Vec<Place>,
     /// Of the last device.
     zones: Vec<Zone>,
 }
@@ -23,9 +89,20 @@ pub struct Images {
 impl Images {
     /// Opens the devices of one file system, in order; `report`: of the zones of the last one, as
     /// `blkzone report` prints it. Errors: already reported to the user.
-    pub fn open(paths: &[PathBuf], report: Option<&Path>, out: &Out) -> Result<Images, ExitCode> {
+    pub fn open(
+        paths: &[PathBuf],
+        part: &Part,
+        report: Option<&Path>,
+        out: &Out,
+    ) -> Result<Images, ExitCode> {
+        if report.is_some() && !part.is_whole() {
+            let message = "--zones reads whole devices, not --offset or --partition";
+            return Err(out.fail(Exit::Usage, "offset", message, "leave one of them out"));
+        }
         let open = |p: &PathBuf| FileView::open(p).map_err(|e| out.host_error(p, &e));
-        let files = paths.iter().map(open).collect::<Result<_, _>>()?;
+        let files: Vec<FileView> = paths.iter().map(open).collect::<Result<_, _>>()?;
+        let place = |(f, p): (&FileView, &PathBuf)| part.place(f, &p.shown(), out);
+        let places = files.iter().zip(paths).map(place).collect::<Result<_, _>>()?;
         let zones = match report {
             None => Vec::new(),
             Some(report) => {
@@ -38,7 +115,7 @@ impl Images {
                 })?
             }
         };
-        Ok(Images { paths: paths.to_vec(), files, zones })
+        Ok(Images { paths: paths.to_vec(), files, places, zones })
     }
 
     /// What to call them in messages.
@@ -47,9 +124,14 @@ impl Images {
         names.join(" + ")
     }
 
-    /// Bytes of each.
+    /// Bytes of each file.
     pub fn lengths(&self) -> Vec<u64> {
         self.files.iter().map(View::len_bytes).collect()
+    }
+
+    /// Where in each file the file system is.
+    pub fn places(&self) -> &[Place] {
+        &self.places
     }
 
     /// Shows them as one image, with the file system on it, to `f`. Errors: reported to the user.
@@ -58,19 +140,131 @@ impl Images {
         out: &Out,
         f: impl FnOnce(&dyn View, &'static FsEntry) -> R,
     ) -> Result<R, ExitCode> {
-        let (last, before) = self.files.split_last().expect("clap wants one or more");
+        let part =
+            |(f, p): (_, &Place)| Window::new(f, p.at, p.bytes).expect("places are in files");
+        let parts: Vec<Window<'_>> =
+            self.files.iter().map(|f| -> &dyn View { f }).zip(&self.places).map(part).collect();
+        let (last, before) = parts.split_last().expect("clap wants one or more");
         let zoned = WithZones::new(last, self.zones.clone());
         let mut views: Vec<&dyn View> = before.iter().map(|v| -> &dyn View { v }).collect();
         views.push(&zoned);
         let joined = Joined::new(&views);
-        let Some(fs) = registry::FILE_SYSTEMS.iter().find(|fs| (fs.probe)(&joined)) else {
-            let known: Vec<&str> = registry::FILE_SYSTEMS.iter().map(|f| f.name).collect();
-            let message =
-                format!("{}: no known file system (known: {})", self.name(), known.join(", "));
-            let help = "check for a partition table, an encrypted volume or a truncated image";
-            return Err(out.fail(Exit::No, "no-file-system", &message, help));
-        };
+        let fs = file_system(&joined, &self.name(), out)?;
         Ok(f(&joined, fs))
+    }
+}
+
+/// The file system of an image. Errors: reported to the user, by what the image is instead.
+pub fn file_system(view: &dyn View, name: &str, out: &Out) -> Result<&'static FsEntry, ExitCode> {
+    match identify(view) {
+        Identity::FileSystem(fs) => Ok(fs),
+        Identity::Known(known) => Err(not_read(name, known.name, &known.help(&quoted(name)), out)),
+        Identity::Table(table) => Err(is_table(view, name, &table, out)),
+        Identity::Unknown(why) => {
+            let known: Vec<&str> = registry::FILE_SYSTEMS.iter().map(|f| f.name).collect();
+            let known = known.join(", ");
+            let (what, help) = match why {
+                Unknown::Empty => ("the file is empty".to_owned(), "name another image".to_owned()),
+                Unknown::Short => (
+                    "no known file system: the file ends before byte 2048".to_owned(),
+                    "it is truncated: copy all of the device".to_owned(),
+                ),
+                Unknown::Zeroes => (
+                    "no known file system: its first 128 KiB are zero".to_owned(),
+                    "`writepath mkfs FS FILE --size BYTES` makes one; --offset BYTES reads one \
+                     further behind"
+                        .to_owned(),
+                ),
+                Unknown::Copy { fs, at, fix } => (
+                    format!("the first super block of {fs} is gone; a copy is at byte {at}"),
+                    fix.replace("{}", &quoted(name)),
+                ),
+                Unknown::Other => (
+                    format!("no known file system (known: {known})"),
+                    "`file -s` and `blkid -p` know more formats; the image may be encrypted or \
+                     truncated"
+                        .to_owned(),
+                ),
+            };
+            Err(out.fail(Exit::No, "no-file-system", &format!("{name}: {what}"), &help))
+        }
+    }
+}
+
+/// Refuses an image that is loaded as the contents of a device, and is none: a container. Errors:
+/// reported to the user.
+pub fn refuse_container(path: &Path, out: &Out) -> Result<(), ExitCode> {
+    let view = FileView::open(path).map_err(|e| out.host_error(path, &e))?;
+    let name = path.shown();
+    match container(&view) {
+        Some(known) => Err(not_read(&name, known.name, &known.help(&quoted(&name)), out)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an image that holds no file system to mount: a container, another format, a partition
+/// table. What nothing is known of is left to the mount. Errors: reported to the user.
+pub fn refuse_others(path: &Path, out: &Out) -> Result<(), ExitCode> {
+    let view = FileView::open(path).map_err(|e| out.host_error(path, &e))?;
+    match identify(&view) {
+        Identity::Known(_) | Identity::Table(_) => file_system(&view, &path.shown(), out).map(drop),
+        Identity::FileSystem(_) | Identity::Unknown(_) => Ok(()),
+    }
+}
+
+/// A file name as a shell takes it in a hint.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/+-".contains(c);
+    match name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    }
+}
+
+fn not_read(name: &str, what: &str, help: &str, out: &Out) -> ExitCode {
+    out.fail(
+        Exit::Unsupported,
+        "unsupported",
+        &format!("{name}: {what}, not an image that can be read"),
+        help,
+    )
+}
+
+fn is_table(view: &dyn View, name: &str, table: &Table, out: &Out) -> ExitCode {
+    let n = table.partitions.len();
+    let s = if n == 1 { "" } else { "s" };
+    let mut message = format!("{name}: {} partition table with {n} partition{s}", table.scheme);
+    if let Some(fault) = table.fault {
+        message += &format!(" ({fault})");
+    }
+    if n == 0 && table.fault.is_some() {
+        let help = "`gdisk -l` shows what is left of it; --offset BYTES reads a file system";
+        return out.fail(Exit::No, "partition-table", &message, help);
+    }
+    out.fail(Exit::Usage, "partition-table", &message, &listed(view, table))
+}
+
+/// The partitions of a table, as a hint: most have a few.
+fn listed(view: &dyn View, table: &Table) -> String {
+    const MOST: usize = 8;
+    let each = table.partitions.iter().take(MOST).map(|p| {
+        let what = match Window::new(view, p.at, p.bytes).map(|w| identify(&w)) {
+            None => "behind the end of the file",
+            Some(Identity::FileSystem(fs)) => fs.name,
+            Some(Identity::Known(known)) => known.name,
+            Some(Identity::Table(_)) => "a partition table",
+            Some(Identity::Unknown(_)) => "no known file system",
+        };
+        format!("{} at byte {} ({what})", p.number, p.at)
+    });
+    let all = each.collect::<Vec<_>>().join(", ");
+    let more = match table.partitions.len().saturating_sub(MOST) {
+        0 => String::new(),
+        n => format!(", and {n} more"),
+    };
+    match table.partitions.is_empty() {
+        true => "--offset BYTES reads a file system that no partition has".to_owned(),
+        false => format!("inspect, fsck and recover read --partition N: {all}{more}"),
     }
 }
 

@@ -9,6 +9,7 @@ mod fio_jobs;
 mod fuzzed;
 mod host;
 mod hostile;
+mod image_kinds;
 mod interrupt;
 mod matrix;
 mod odd_inputs;

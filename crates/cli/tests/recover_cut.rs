@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use wp_base::{FsResult, SECTOR_BYTES, Sector, Zone};
 use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::recover::{Stopped, Target, write};
+use wp_lab::recover::{Place, Stopped, Target, write};
 use wp_medium::{Overlay, Sound, View, WithZones, Writes};
 use wp_vfs::{FsEntry, ListedFile, OpenFlags, Options, Vfs};
 use wp_workload::program::contents;
@@ -331,6 +331,8 @@ fn a_host_that_is_full_at_any_write_leaves_an_image_that_recovers_to_the_same_fi
                 true => vec![FIRST, view.len_bytes() - FIRST],
                 false => vec![view.len_bytes()],
             };
+            let places: Vec<Place> =
+                lengths.iter().map(|bytes| Place { at: 0, bytes: *bytes }).collect();
             for room in 0.. {
                 let over = Overlay::new(view);
                 let left = Rc::new(std::cell::Cell::new(room));
@@ -339,7 +341,7 @@ fn a_host_that_is_full_at_any_write_leaves_an_image_that_recovers_to_the_same_fi
                     .zip(&lengths)
                     .map(|(start, _)| Full { over: &over, start, left: left.clone() })
                     .collect();
-                let done = write(&mut devices, &lengths, &plan, &AtomicBool::new(false));
+                let done = write(&mut devices, &places, &plan, &AtomicBool::new(false));
                 let what = format!("{name}: full after {room}");
                 assert_eq!(again(&case, &over, options, &what), want, "{what}");
                 match done {

@@ -452,17 +452,11 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         image::InspectOptions { hash, policy: policy(o)?, now: NOW, ..Default::default() };
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Inspection {
-        left_out: Vec::new(),
+    let listed = Inspection {
         recovered: found.recovery.is_needed(),
-        findings: found
-            .findings
-            .iter()
-            .map(|f| format!("/{}: {}", text(&f.path), f.error))
-            .collect(),
         files: found
             .files
-            .into_iter()
+            .iter()
             .map(|f| ListedFile {
                 path: text(&f.path),
                 kind: f.kind.name(),
@@ -477,7 +471,10 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 xattrs: f.xattrs.iter().map(|x| (text(&x.name), attribute(&x.value))).collect(),
             })
             .collect(),
-    })
+        ..Inspection::default()
+    };
+    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
+    Ok(listed.with_errors(errors))
 }
 
 /// An attribute's value as `getfattr` prints it: text, or hexadecimal where it is none.
@@ -497,7 +494,12 @@ fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult
         ..Default::default()
     };
     let report = check::check_one_of(view, &options, sound)?;
+    let not_checked = match check::not_checked(view) {
+        Some(all) => all.into_iter().map(str::to_owned).collect(),
+        None => Vec::new(),
+    };
     Ok(Checked {
+        not_checked,
         is_clean: report.is_clean(),
         recovered: report.recovered,
         left_out: report.left_out,

@@ -367,15 +367,14 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let failed = found.recovery.failed.iter().map(|e| format!("roll-forward failed: {e}"));
-    let wrong = found.findings.iter().map(|f| format!("/{}: {}", text(&f.path), f.error));
     let attributes = |all: &[xattr::Attribute]| {
         all.iter().map(|a| (a.full_name(), attribute(&a.value))).collect()
     };
     let rejected = found.recovery.oprw.iter().flat_map(|r| &r.nodes);
-    Ok(Inspection {
+    let listed = Inspection {
         recovered: found.recovery.is_needed(),
         left_out: rejected.map(ToString::to_string).collect(),
-        findings: failed.chain(wrong).collect(),
+        findings: failed.collect(),
         files: found
             .files
             .iter()
@@ -393,7 +392,10 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 xattrs: attributes(&f.xattrs),
             })
             .collect(),
-    })
+        ..Inspection::default()
+    };
+    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
+    Ok(listed.with_errors(errors))
 }
 
 /// An attribute's value as `getfattr` prints it: text, or hexadecimal where it is none.
@@ -407,7 +409,9 @@ fn attribute(value: &[u8]) -> String {
 fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
     let report = check::check_one_of(view, &CheckOptions { recover }, sound)?;
+    let not_checked = check::not_checked(view).into_iter().map(str::to_owned).collect();
     Ok(Checked {
+        not_checked,
         is_clean: report.is_clean(),
         recovered: report.recovered,
         left_out: report.left_out,

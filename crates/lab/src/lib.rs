@@ -13,6 +13,7 @@ pub mod drive;
 pub mod experiment;
 pub mod files;
 pub mod host;
+pub mod identify;
 pub mod machine;
 pub mod matrix;
 pub mod memory;

@@ -17,4 +17,4 @@ pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
 pub use joined::Joined;
 pub use medium::Medium;
 pub use pieces::{Pieces, join};
-pub use view::{MediumView, Overlay, Sound, View, Watched, WithZones, Writes};
+pub use view::{MediumView, Overlay, Sound, View, Watched, Window, WithZones, Writes};

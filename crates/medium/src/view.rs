@@ -112,6 +112,36 @@ impl View for Watched<'_> {
     }
 }
 
+/// A part of a view, addressed from its own start: a partition.
+pub struct Window<'a> {
+    below: &'a dyn View,
+    at: u64,
+    bytes: u64,
+}
+
+impl<'a> Window<'a> {
+    /// The `bytes` bytes from byte `at` of `below` on. `None`: they are not all there.
+    pub fn new(below: &'a dyn View, at: u64, bytes: u64) -> Option<Window<'a>> {
+        let end = at.checked_add(bytes)?;
+        (end <= below.len_bytes()).then_some(Window { below, at, bytes })
+    }
+}
+
+impl View for Window<'_> {
+    fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+    fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
+        if at.checked_add(out.len() as u64).is_none_or(|end| end > self.bytes) {
+            return Err(wp_base::FsError::Io);
+        }
+        self.below.read_at(self.at + at, out)
+    }
+    fn is_fixed(&self, at: u64, bytes: u64) -> bool {
+        self.below.is_fixed(self.at + at, bytes)
+    }
+}
+
 /// A view of a device that reports these zones.
 pub struct WithZones<'a> {
     below: &'a dyn View,

@@ -327,12 +327,16 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     })
 }
 
+/// A super block that is right, or the magic with its revision: one of two damaged ones is named by
+/// the readers.
 fn probe(view: &dyn View) -> bool {
-    let is_one = |at| {
+    let read = |at| {
         let mut sb = SuperBlock::zeroed();
-        view.read_at(at, sb.as_mut_bytes()).is_ok() && sb.verify(at).is_ok()
+        view.read_at(at, sb.as_mut_bytes()).is_ok().then_some(sb)
     };
-    is_one(SuperBlock::AT) || is_one(SuperBlock::second_at(view.len_bytes()))
+    let is_one = |at| read(at).is_some_and(|sb| sb.verify(at).is_ok());
+    let is_damaged_one = |at| read(at).is_some_and(|sb| sb.has_magic());
+    is_damaged_one(SuperBlock::AT) || is_one(SuperBlock::second_at(view.len_bytes()))
 }
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
@@ -345,14 +349,8 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
     let found = image::inspect(view, &options)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Inspection {
+    let listed = Inspection {
         recovered: found.recovery.is_needed,
-        left_out: Vec::new(),
-        findings: found
-            .findings
-            .iter()
-            .map(|f| format!("/{}: {}", text(&f.path), f.error))
-            .collect(),
         files: found
             .files
             .iter()
@@ -370,13 +368,17 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 xattrs: Vec::new(),
             })
             .collect(),
-    })
+        ..Inspection::default()
+    };
+    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
+    Ok(listed.with_errors(errors))
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
     let report = check::check(view, &CheckOptions { recover })?;
     Ok(Checked {
+        not_checked: vec!["numbers that no checkpoint has any more".to_owned()],
         is_clean: report.is_clean(),
         recovered: report.recovered,
         left_out: report.left_out,

@@ -177,10 +177,30 @@ pub struct Inspection {
     pub recovered: bool,
     /// What is wrong.
     pub findings: Vec<String>,
+    /// What is right for all that is known, and this build cannot read: compressed contents.
+    pub unsupported: Vec<String>,
     /// What recovery left out, piece by piece, and why.
     pub left_out: Vec<String>,
     /// Every file but the root and lost+found, by path.
     pub files: Vec<ListedFile>,
+}
+
+impl Inspection {
+    /// Adds what a listing could not read: the path of a file, without a leading slash, and why.
+    #[must_use]
+    pub fn with_errors<'e>(
+        mut self,
+        errors: impl Iterator<Item = (&'e [u8], &'e FsError)>,
+    ) -> Inspection {
+        for (path, error) in errors {
+            let told = format!("/{}: {error}", String::from_utf8_lossy(path));
+            match error {
+                FsError::Unsupported(_) => self.unsupported.push(told),
+                _ => self.findings.push(told),
+            }
+        }
+        self
+    }
 }
 
 /// One thing that a check of an image found.
@@ -211,6 +231,8 @@ pub struct Checked {
     pub faults: Vec<Fault>,
     /// Faults beyond those listed.
     pub left_out: u64,
+    /// What this image has and the check did not look at, in words.
+    pub not_checked: Vec<String>,
 }
 
 /// Where a run of a file's bytes lies.

@@ -21,6 +21,11 @@ struct Kept {
 pub(super) struct Caches(Vec<Kept>);
 
 impl Caches {
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// An item of the root tree.
     pub fn item(&mut self, item: &Found<'_>) {
         if item.at.key.kind == kind::EXTENT_DATA {

@@ -174,6 +174,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings beyond the most that are kept.
     pub left_out: u64,
+    /// What the image has and the check did not look at.
+    pub not_checked: Vec<&'static str>,
     /// Was one of those left out harmful?
     pub(super) left_out_harm: bool,
 }

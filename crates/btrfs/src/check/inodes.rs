@@ -146,7 +146,9 @@ impl Inode {
             (extent, bytes)
         };
         let is_written = e.head.kind == extent_type::REGULAR;
-        Some(PieceSeen { extent, start, bytes: length, is_written, has_sums: true, at })
+        let (has_sums, is_compressed) = (true, !is_plain);
+        let bytes = length;
+        Some(PieceSeen { extent, start, bytes, is_written, has_sums, is_compressed, at })
     }
 
     /// All of it was seen. `generation`: of the super block.
@@ -163,6 +165,11 @@ impl Inode {
         let unknown = inode.flags.get() & !FLAGS;
         if unknown != 0 {
             report.add(Kind::Inode, at, format!("flags {unknown:#x}"), "known flags");
+        }
+        let odd = inode.flags.get() & (flag::IMMUTABLE | flag::APPEND);
+        if inode.is_symlink() && odd != 0 {
+            let expected = "a symbolic link that is neither immutable nor append-only";
+            report.add(Kind::Inode, at, format!("flags {odd:#x}"), expected);
         }
         let newest = generation.saturating_add(1);
         for (field, n) in [("generation", inode.generation), ("transid", inode.transid)] {

@@ -9,7 +9,7 @@
 //!             2. no bytes make it panic. In each tree a block is seen once: levels fall, and keys
 //!                ascend over the whole tree.
 //!             3. what cannot be read is a finding; what is then not counted is not reported.
-//! Left out:   contents of files, unless they are asked for; quotas; the tree of uuids, which
+//! Left out:   what [`Report::not_checked`] says of an image; the tree of uuids, which
 //!             Linux makes again; how many bytes a root item says that its tree has.
 //! Source:     what each structure says of the others; `btrfs check`, as a judge to compare with.
 
@@ -97,7 +97,8 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     );
     let start = |tree, (bytenr, level, generation)| Start { tree, bytenr, level, generation };
     let (root, chunk) = (start(id::ROOT_TREE, root), start(id::CHUNK_TREE, chunk));
-    let mut volume = Volume { view, sb, common, chunks: std::collections::BTreeMap::new() };
+    let chunks = std::collections::BTreeMap::new();
+    let mut volume = Volume { view, sb, common, chunks, profile: None };
     match volume.sb.system_chunks(SuperBlock::AT) {
         Ok(all) => {
             for (key, chunk) in all {
@@ -110,6 +111,9 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     let mut device = Device::default();
     device.read_chunks(&mut volume, &chunk, &mut seen, report);
 
+    if let Some(name) = volume.profile {
+        return Err(FsError::Unsupported(format!("btrfs block group profile: {name}")));
+    }
     volume.check_log_root(report);
     let mut roots = Roots::default();
     let mut walk = Walk { volume: &volume, extents: None, seen: &mut seen, report };
@@ -152,6 +156,16 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
             }
             _ => walk.tree(&start, &mut |_, _, _| {}),
         }
+    }
+    if !options.contents {
+        walk.report.not_checked.push("contents of files against their checksums");
+    }
+    let numbers = roots.numbers();
+    if numbers.contains(&id::QUOTA_TREE) {
+        walk.report.not_checked.push("quota groups (`btrfs check --qgroup-report` counts them)");
+    }
+    if !numbers.contains(&id::FREE_SPACE_TREE) && !caches.is_empty() {
+        walk.report.not_checked.push("contents of the first space cache");
     }
     let mut pieces = trees.into_pieces();
     let Walk { seen, report, .. } = walk;

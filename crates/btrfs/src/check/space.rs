@@ -134,8 +134,10 @@ impl FreeSpace {
                 let before = volume.chunks.range(..end).next_back();
                 before.is_some_and(|(at, chunk)| at.saturating_add(chunk.bytes) > *start)
             };
+            // mkfs.btrfs makes its first block groups at the lowest addresses, and removes them.
+            let first = volume.chunks.keys().next().copied().unwrap_or(0);
             let kind = match end {
-                Some(end) if !touches(end) => Kind::FreeSpaceStray,
+                Some(end) if !touches(end) && *start < first => Kind::FreeSpaceStray,
                 _ => Kind::FreeSpace,
             };
             report.add(kind, group.at, wide(group.runs.len()), "no such group");

@@ -24,6 +24,9 @@ pub(super) struct PieceSeen {
     pub is_written: bool,
     /// Is its file one with checksums?
     pub has_sums: bool,
+    /// Is it compressed? Then it has checksums whatever its file says: wrong bytes must never reach
+    /// a decompressor.
+    pub is_compressed: bool,
     pub at: At,
 }
 
@@ -112,9 +115,11 @@ impl Sums {
         for p in pieces {
             let have = self.covered(p.start, p.bytes);
             let said = format!("{have} of {} bytes", p.bytes);
-            if p.is_written && p.has_sums && have < p.bytes {
+            if p.is_written && p.is_compressed && have < p.bytes {
+                report.add(Kind::Sums, p.at, said, "checksums of all of a compressed extent");
+            } else if p.is_written && p.has_sums && have < p.bytes {
                 report.add(Kind::Sums, p.at, said, "checksums of all sectors");
-            } else if p.is_written && !p.has_sums && have > 0 {
+            } else if p.is_written && !p.has_sums && !p.is_compressed && have > 0 {
                 report.add(Kind::Sums, p.at, said, "none (NODATASUM)");
             } else if !p.is_written && have > 0 && !written.contains(&p.extent) {
                 report.add(Kind::Sums, p.at, said, "none (not written)");

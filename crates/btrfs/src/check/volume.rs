@@ -32,6 +32,8 @@ pub(super) struct Volume<'a> {
     pub common: Common,
     /// By logical address.
     pub chunks: BTreeMap<u64, ChunkSeen>,
+    /// A profile that is not read here, of the first chunk that has one.
+    pub profile: Option<&'static str>,
 }
 
 impl Volume<'_> {
@@ -43,8 +45,12 @@ impl Volume<'_> {
         let copies = match flags & group::PROFILES {
             0 => 1,
             group::DUP => 2,
-            _ => {
-                report.add(Kind::Chunk, place, group::profile_name(flags), "single or DUP");
+            other => {
+                if other.is_power_of_two() {
+                    self.profile = self.profile.or(Some(group::profile_name(flags)));
+                } else {
+                    report.add(Kind::Chunk, place, group::profile_name(flags), "one profile");
+                }
                 return false;
             }
         };

@@ -167,6 +167,7 @@ pub struct SuperBlock {
     pub padding: [u8; 565],
 }
 const _: () = assert!(size_of::<SuperBlock>() == SuperBlock::BYTES);
+const _: () = assert!(offset_of!(SuperBlock, magic) == 0x40);
 const _: () = assert!(offset_of!(SuperBlock, sectorsize) == 0x90);
 const _: () = assert!(offset_of!(SuperBlock, csum_type) == 0xC4);
 const _: () = assert!(offset_of!(SuperBlock, dev_item) == 0xC9);
@@ -179,6 +180,8 @@ impl SuperBlock {
     pub const BYTES: usize = 4096;
     /// Byte address of the first copy. `BTRFS_SUPER_INFO_OFFSET`.
     pub const AT: u64 = 64 << 10;
+    /// Byte address of the magic in it.
+    pub const MAGIC_AT: u64 = 0x40;
     /// `BTRFS_MAGIC`.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"_BHRfS_M");
     /// Most copies. `BTRFS_SUPER_MIRROR_MAX`.
@@ -221,8 +224,8 @@ impl SuperBlock {
     pub fn csum_kind(&self, at: u64) -> FsResult<CsumKind> {
         let number = self.csum_type.get();
         CsumKind::of(number).ok_or_else(|| match number {
-            2 => FsError::Unsupported("btrfs checksum: sha256".to_owned()),
-            3 => FsError::Unsupported("btrfs checksum: blake2b".to_owned()),
+            2 => FsError::Unsupported("btrfs with checksum sha256".to_owned()),
+            3 => FsError::Unsupported("btrfs with checksum blake2".to_owned()),
             _ => wrong("csum_type", at, number.into(), "0 to 3".to_owned()).into(),
         })
     }
@@ -274,7 +277,7 @@ impl SuperBlock {
             return fail("leafsize", self.unused_leafsize.get().into(), "as nodesize");
         }
         if sector != 4096 {
-            return Err(FsError::Unsupported(format!("btrfs sector size {sector}")));
+            return Err(FsError::Unsupported(format!("btrfs with sector size {sector}")));
         }
         for (field, level) in [
             ("root_level", self.root_level),
@@ -294,6 +297,10 @@ impl SuperBlock {
         }
         if !self.stripesize.get().is_power_of_two() {
             return fail("stripesize", self.stripesize.get().into(), "a power of two");
+        }
+        if self.flags.get() & (flag::CHANGING_FSID | flag::CHANGING_FSID_V2) != 0 {
+            let what = "btrfs with an unfinished change of its uuid (btrfstune finishes it)";
+            return Err(FsError::Unsupported(what.to_owned()));
         }
         let unknown = self.flags.get() & !flag::SUPPORTED;
         if unknown != 0 {

@@ -7,12 +7,10 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_base::plain;
 use wp_base::plain::Shown as _;
-use wp_lab::files::FileView;
-use wp_lab::registry;
 use wp_medium::Sound;
 use wp_vfs::Fault;
 
-use crate::images::recovery_options;
+use crate::images::{Images, Part, recovery_options};
 use crate::output::{Exit, Out, path};
 
 /// Arguments.
@@ -29,30 +27,22 @@ pub struct Args {
     /// Kernel version whose recovery rules apply [default: the newest]
     #[arg(long)]
     era: Option<String>,
+    #[command(flatten)]
+    part: Part,
 }
 
 /// Runs the verb. Exit 1 if the image is wrong.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let view = match FileView::open(&a.image) {
-        Ok(v) => v,
-        Err(e) => return out.host_error(&a.image, &e),
-    };
-    let Some(fs) = registry::FILE_SYSTEMS.iter().find(|f| (f.probe)(&view)) else {
-        return out.fail(
-            Exit::No,
-            "no-file-system",
-            &format!("{}: no known file system", a.image.shown()),
-            "",
-        );
-    };
-    let options = match recovery_options(fs, a.era.as_deref(), out) {
-        Ok(options) => options,
-        Err(code) => return code,
-    };
-    let report = match (fs.check)(&view, &options, a.recover, &Sound::default()) {
-        Ok(r) => r,
-        Err(e) => return out.fs_error(&a.image.shown(), &e),
-    };
+    fsck(a, out).unwrap_or_else(|e| e)
+}
+
+fn fsck(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
+    let images = Images::open(std::slice::from_ref(&a.image), &a.part, None, out)?;
+    let (fs, report) = images.with(out, |view, fs| {
+        let options = recovery_options(fs, a.era.as_deref(), out)?;
+        Ok::<_, ExitCode>((fs, (fs.check)(view, &options, a.recover, &Sound::default())))
+    })??;
+    let report = report.map_err(|e| out.fs_error(&a.image.shown(), &e))?;
     let state = match (report.is_clean, report.recovered) {
         (true, false) => "clean",
         (true, true) => "clean after recovery in memory",
@@ -70,13 +60,18 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if report.left_out > 0 {
         writeln!(text, "  and {} more", report.left_out).expect("a string takes it");
     }
+    if !report.not_checked.is_empty() {
+        let all = report.not_checked.join("; ");
+        writeln!(text, "  not checked: {all}").expect("a string takes it");
+    }
     let doc = json!({
         "schema": "writepath.fsck/1", "image": path(&a.image), "fs": fs.name,
         "clean": report.is_clean,
         "recovered": report.recovered, "left_out": report.left_out,
+        "not_checked": report.not_checked,
         "findings": report.faults.iter().map(fault_json).collect::<Vec<_>>(),
     });
-    out.answer(if report.is_clean { Exit::Ok } else { Exit::No }, &doc, &text)
+    Ok(out.answer(if report.is_clean { Exit::Ok } else { Exit::No }, &doc, &text))
 }
 
 fn fault_json(f: &Fault) -> Value {

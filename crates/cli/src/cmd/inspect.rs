@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use wp_base::plain;
 use wp_vfs::{Inspection, ListedFile};
 
-use crate::images::{Images, recovery_options};
+use crate::images::{Images, Part, recovery_options};
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -28,6 +28,8 @@ pub struct Args {
     /// Kernel version whose recovery rules apply [default: the newest]
     #[arg(long)]
     era: Option<String>,
+    #[command(flatten)]
+    part: Part,
     /// Output of `blkzone report` for the last device, after the crash
     #[arg(long, value_name = "REPORT")]
     zones: Option<PathBuf>,
@@ -36,7 +38,7 @@ pub struct Args {
     oprw: bool,
 }
 
-/// Runs the verb. Exit 1 if any image is damaged.
+/// Runs the verb. Exit 1 if any image is damaged, 3 if something cannot be read by this build.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
     inspect(a, out).unwrap_or_else(|e| e)
 }
@@ -44,13 +46,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let mut docs = Vec::new();
     let mut text = String::new();
-    let mut damaged = false;
+    let (mut damaged, mut unsupported) = (false, false);
     let together: Vec<&[PathBuf]> = match a.zones {
         Some(_) => vec![&a.images],
         None => a.images.chunks(1).collect(),
     };
     for paths in together {
-        let images = Images::open(paths, a.zones.as_deref(), out)?;
+        let images = Images::open(paths, &a.part, a.zones.as_deref(), out)?;
         let name = images.name();
         let (fs, found) = images.with(out, |view, fs| {
             let mut options = recovery_options(fs, a.era.as_deref(), out)?;
@@ -62,6 +64,7 @@ fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         })??;
         let found = found.map_err(|e| out.fs_error(&name, &e))?;
         damaged |= !found.findings.is_empty();
+        unsupported |= !found.unsupported.is_empty();
         text.push_str(&as_text(&name, fs.name, &found));
         let era = a.era.as_deref().unwrap_or(fs.newest());
         docs.push(as_json(&name, fs.name, era, &found));
@@ -70,14 +73,19 @@ fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         1 => docs.remove(0),
         _ => json!({ "schema": "writepath.inspect/1", "images": docs }),
     };
-    Ok(out.answer(if damaged { Exit::No } else { Exit::Ok }, &doc, &text))
+    let exit = match (damaged, unsupported) {
+        (true, _) => Exit::No,
+        (false, true) => Exit::Unsupported,
+        (false, false) => Exit::Ok,
+    };
+    Ok(out.answer(exit, &doc, &text))
 }
 
 fn as_json(image: &str, fs: &str, era: &str, i: &Inspection) -> Value {
     json!({
         "schema": "writepath.inspect/1", "image": image, "fs": fs, "era": era,
-        "recovered": i.recovered,
-        "findings": i.findings, "left_out": i.left_out,
+        "recovered": i.recovered, "checked": false,
+        "findings": i.findings, "unsupported": i.unsupported, "left_out": i.left_out,
         "files": i.files.iter().map(file_json).collect::<Vec<_>>(),
     })
 }
@@ -105,11 +113,21 @@ fn file_json(f: &ListedFile) -> Value {
 
 fn as_text(image: &str, fs: &str, i: &Inspection) -> String {
     let mut t = String::new();
-    let state = if i.recovered { "recovered in memory" } else { "clean" };
+    // Not "clean": that word is fsck's, which looks at everything.
+    let state = if i.recovered { "recovered in memory" } else { "no recovery needed" };
     let image = plain::name(image);
-    writeln!(t, "{image}: {fs}, {state}, {} files", i.files.len()).expect("a string takes it");
+    let files = if i.files.len() == 1 { "file" } else { "files" };
+    writeln!(
+        t,
+        "{image}: {fs}, {state}, {} {files}; not checked (`writepath fsck`)",
+        i.files.len()
+    )
+    .expect("a string takes it");
     for f in &i.findings {
         writeln!(t, "  finding: {}", plain::name(f)).expect("a string takes it");
+    }
+    for f in &i.unsupported {
+        writeln!(t, "  not read: {}", plain::name(f)).expect("a string takes it");
     }
     for f in &i.left_out {
         writeln!(t, "  left out: {}", plain::name(f)).expect("a string takes it");

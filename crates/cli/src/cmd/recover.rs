@@ -14,7 +14,7 @@ use wp_lab::host::{Output, Shape};
 use wp_lab::recover::{InPlace, Stopped, copy, write};
 use wp_vfs::{Inspection, RecoveryPlan};
 
-use crate::images::{Images, recovery_options};
+use crate::images::{Images, Part, recovery_options};
 use crate::output::{Exit, Out};
 use crate::outputs;
 
@@ -37,6 +37,8 @@ pub struct Args {
     /// Kernel version whose recovery rules apply [default: the newest]
     #[arg(long)]
     era: Option<String>,
+    #[command(flatten)]
+    part: Part,
     /// Output of `blkzone report` for the last device, after the crash
     #[arg(long, value_name = "REPORT")]
     zones: Option<PathBuf>,
@@ -75,7 +77,7 @@ fn recover(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         a.to.iter().map(|to| outputs::new(to, Shape::Image, out)).collect::<Result<_, _>>()?;
     let zones = outputs::asked(a.zones_to.as_deref(), Shape::Text, out)?;
     let in_place = if a.to.is_empty() { open_in_place(&a.images, out)? } else { Vec::new() };
-    let images = Images::open(&a.images, a.zones.as_deref(), out)?;
+    let images = Images::open(&a.images, &a.part, a.zones.as_deref(), out)?;
     let done = in_memory(a, &images, out)?;
     let stop = out.interrupt();
     if a.to.is_empty() {
@@ -123,12 +125,12 @@ fn write_in_place(
     stop: &AtomicBool,
     out: &Out,
 ) -> Result<(), ExitCode> {
-    let lengths = images.lengths();
+    let places = images.places();
     let failed = |devices: &[InPlace], device: usize, e: &io::Error, help: &str| {
         let name = devices.get(device).map_or(Path::new(""), InPlace::path);
         out.fail(Exit::HostIo, "host-io", &format!("{}: {e}", name.shown()), help)
     };
-    InPlace::reserve(&devices, &lengths, plan).map_err(|(device, e)| {
+    InPlace::reserve(&devices, places, plan).map_err(|(device, e)| {
         failed(&devices, device, &e, "nothing was written; free some space first")
     })?;
     // Before the image: of one that is recovered nobody can tell them any more.
@@ -136,7 +138,7 @@ fn write_in_place(
     if let Some(zones) = zones {
         outputs::finish(zones, zones_text(images, plan).as_bytes(), out)?;
     }
-    let done = write(&mut devices, &lengths, plan, stop);
+    let done = write(&mut devices, places, plan, stop);
     // They tell of an image that is not recovered; a pipe or a terminal stays.
     if let (Err(_), Some(file)) = (&done, &zones_to)
         && std::fs::symlink_metadata(file).is_ok_and(|m| m.is_file())
@@ -169,7 +171,7 @@ fn write_copies(
     for ((to, from), bytes) in copies.iter().zip(&a.images).zip(&lengths) {
         copy(from, to, *bytes, stop).map_err(|e| ended(to.path(), &e))?;
     }
-    write(&mut copies, &lengths, plan, stop).map_err(|stopped| match stopped {
+    write(&mut copies, images.places(), plan, stop).map_err(|stopped| match stopped {
         Stopped::Failed { device, error } => {
             ended(copies.get(device).map_or(Path::new(""), Output::path), &error)
         }

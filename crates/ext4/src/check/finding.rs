@@ -105,6 +105,7 @@ kinds! {
     SuperValue Super "super-value" "A field of the super block is out of range.",
     SuperFeature Super "super-feature" "Unknown or contradictory features.",
     SuperBackup Super "super-backup" "A backup super block is invalid.",
+    Mmp Super "mmp" "The block of multiple-mount protection is invalid.",
     SuperState Super "super-state" "The file system is marked as having errors.",
     DeviceTooShort Super "device-too-short" "The image is shorter than its file system.",
     GroupChecksum Group "group-checksum" "A group descriptor's checksum is wrong.",

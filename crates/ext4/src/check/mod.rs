@@ -9,7 +9,7 @@
 //!             2. it uses `disk` (offsets, checksums) and nothing of the maker, the readers and the
 //!                allocator, whose mistakes it is to find. (Recovery, if asked for, is `image`'s.)
 //!             3. one damage may give several findings; a sound image gives none but harmless ones.
-//! Left out:   quota files' contents, multiple-mount protection's block, contents of the log;
+//! Left out:   what [`not_checked`] says of an image; contents of the log;
 //!             `Unsupported`: inline data, attribute inodes, encryption, casefold, verity,
 //!             bigalloc, meta_bg.
 //! Source:     Linux Documentation/filesystems/ext4; what e2fsck 1.47.0 minds was found by trying
@@ -37,7 +37,7 @@ use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{Overlay, Sound, View};
 
-use crate::disk::{SuperBlock, incompat};
+use crate::disk::{SuperBlock, compat, incompat, ro_compat};
 use crate::image;
 
 pub use finding::{Class, Finding, Kind, Report, Severity};
@@ -122,6 +122,21 @@ pub fn check_one_of(view: &dyn View, options: &CheckOptions, sound: &Sound) -> F
         }
     }
     Ok(report)
+}
+
+/// What an image has and [`check`] does not look at. `None`: it has no super block.
+pub fn not_checked(view: &dyn View) -> Option<Vec<&'static str>> {
+    let mut bytes = [0u8; SuperBlock::BYTES];
+    view.read_at(SuperBlock::AT, &mut bytes).ok()?;
+    let sb = SuperBlock::load(&bytes).filter(|sb| sb.magic.get() == SuperBlock::MAGIC)?;
+    let mut all = vec!["contents of files (ext4 has no checksums of data)"];
+    if sb.has_ro_compat(ro_compat::QUOTA) {
+        all.push("quotas (`e2fsck -fn` compares the quota files with what is in use)");
+    }
+    if sb.has_compat(compat::HAS_JOURNAL) && !sb.has_internal_journal() {
+        all.push("the journal, which is on another device");
+    }
+    Some(all)
 }
 
 fn needs_recovery(view: &dyn View) -> bool {

@@ -3,6 +3,7 @@
 use wp_base::{FsError, FsResult};
 use wp_medium::View;
 
+use crate::disk::mmp::Mmp;
 use crate::disk::{
     Checksums, Geometry, GroupDesc, SuperBlock, compat, feature, incompat, ino, ro_compat,
 };
@@ -125,7 +126,11 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     );
     let outside = sb.journal_uuid.iter().any(|b| *b != 0);
     value("s_journal_uuid", !outside, 1, "0 without an external journal");
-    value("s_uuid", sb.uuid != [0; 16], 0, "an identity");
+    if sb.uuid == [0; 16] {
+        // `mke2fs -U clear`: Linux mounts it.
+        let (found, expected) = ("0", "an identity");
+        report.add_as(Severity::Harmless, Kind::SuperValue, place("s_uuid"), found, expected);
+    }
     let mut feature = |is_wrong: bool, found: &str| {
         if is_wrong {
             report.add(Kind::SuperFeature, place("features"), found, "compatible features");
@@ -288,6 +293,23 @@ fn mmp(s: &mut State<'_>) {
     }
     s.meta.add(block);
     s.claimed.add(block);
+    let Some(bytes) = s.read(block) else { return };
+    let Some(mmp) = Mmp::load(&bytes) else { return };
+    let place = |field: &str| format!("multiple-mount protection, block {block}, {field}");
+    if mmp.magic.get() != Mmp::MAGIC {
+        let (found, right) = (format!("{:#x}", mmp.magic), format!("{:#x}", Mmp::MAGIC));
+        s.add(Kind::Mmp, place("mmp_magic"), found, right);
+        return;
+    }
+    let right = s.sums.mmp(&mmp);
+    if s.sums.metadata() && mmp.checksum.get() != right {
+        s.add(Kind::Mmp, place("mmp_checksum"), mmp.checksum, right);
+    }
+    // Linux mounts one that a crash left in use, after it has waited for another number.
+    if mmp.seq.get() == Mmp::SEQ_FSCK {
+        let expected = "no e2fsck at work: Linux refuses to mount it";
+        s.add(Kind::Mmp, place("mmp_seq"), format!("{:#x}", mmp.seq), expected);
+    }
 }
 
 /// A backup's contents matter to nobody until the first copy is lost.

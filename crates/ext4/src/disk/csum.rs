@@ -128,6 +128,12 @@ impl Checksums {
         !self.metadata() || (self.bitmap(bytes) ^ stored) & mask == 0
     }
 
+    /// Checksum of the block of multiple-mount protection; 0 without `metadata_csum`.
+    /// `ext4_mmp_csum`.
+    pub fn mmp(&self, mmp: &super::mmp::Mmp) -> u32 {
+        if self.metadata() { crc32c(self.seed(), mmp.summed()) } else { 0 }
+    }
+
     /// Where the checksums of everything that belongs to an inode start (`i_csum_seed`); 0 without
     /// metadata checksums.
     pub fn inode_seed(&self, ino: u32, generation: u32) -> u32 {

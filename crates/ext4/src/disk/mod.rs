@@ -25,6 +25,7 @@ pub mod group;
 pub mod hash;
 pub mod htree;
 pub mod inode;
+pub mod mmp;
 pub mod orphan;
 pub mod super_block;
 pub mod xattr;

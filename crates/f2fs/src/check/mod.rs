@@ -10,7 +10,7 @@
 //!                lost.
 //!             4. of a set of images ([`check_one_of`]) what is the same in all of them is checked
 //!                only once; the findings are those of [`check`].
-//! Left out:   contents of quota files, compressed clusters, encrypted names.
+//! Left out:   what [`not_checked`] says of an image.
 //! Source:     what fsck.f2fs(8) checks; `tests/check_vs_fsck.rs` compares the two.
 
 #![deny(clippy::indexing_slicing)]
@@ -24,6 +24,7 @@ mod walk;
 use wp_base::FsResult;
 use wp_medium::{Overlay, Sound, View};
 
+use crate::disk::feature;
 use crate::image::{RecoverOptions, recover};
 
 pub use finding::{Finding, Kind, Report};
@@ -34,6 +35,26 @@ pub struct CheckOptions {
     /// Recover in memory first, so, and hold logs and blocks against the write pointers of zones
     /// that the image reports; `None`: check what the last checkpoint has.
     pub recover: Option<RecoverOptions>,
+}
+
+/// What an image has and [`check`] does not look at.
+pub fn not_checked(view: &dyn View) -> Vec<&'static str> {
+    let features = tables::features(view);
+    let has = |bit: u32| features & bit != 0;
+    let mut all = vec!["contents of files (F2FS has no checksums of data)"];
+    if has(feature::QUOTA_INO) || has(feature::PRJQUOTA) {
+        all.push("quotas");
+    }
+    if has(feature::COMPRESSION) {
+        all.push("what compressed clusters unpack to");
+    }
+    if has(feature::ENCRYPT) {
+        all.push("encrypted names");
+    }
+    if has(feature::VERITY) {
+        all.push("Merkle trees of fs-verity");
+    }
+    all
 }
 
 /// Checks an image. Never writes to it. Errors: of the view, and of recovery.

@@ -251,11 +251,21 @@ fn block(view: &dyn View, n: u32) -> FsResult<Block> {
     Ok(out)
 }
 
+/// The features of the first good super block; none if both are bad.
+pub(super) fn features(view: &dyn View) -> u32 {
+    let good = (0..SuperBlock::COPIES).find_map(|copy| {
+        let sb = SuperBlock::load(&block(view, copy).ok()?);
+        sb.verify(Geometry::byte_of(copy) + SuperBlock::AT as u64).is_ok().then_some(sb)
+    });
+    good.map_or(0, |sb| sb.feature.get())
+}
+
 fn supers(view: &dyn View, report: &mut Report) -> FsResult<Option<SuperBlock>> {
     let mut good: Vec<SuperBlock> = Vec::new();
     let mut bad = Vec::new();
     for copy in 0..SuperBlock::COPIES {
         let sb = SuperBlock::load(&block(view, copy)?);
+        sb.refuse()?;
         match sb.verify(Geometry::byte_of(copy) + SuperBlock::AT as u64) {
             Ok(()) => good.push(sb),
             Err(c) => bad.push(c),

@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use wp_base::Corruption;
+use wp_base::{Corruption, FsError, FsResult};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -192,6 +192,28 @@ impl SuperBlock {
             self.extension_list.iter().map(|e| e.get(..text(e)).unwrap_or(&[])).collect();
         let (first, rest) = all.split_at(cold.min(all.len()));
         (first.to_vec(), rest.iter().take(self.hot_ext_count.into()).copied().collect())
+    }
+
+    /// Refuses formats that are not done here, by name, of a super block whose checksum, if it has
+    /// one, is right. Errors: `Unsupported`.
+    ///
+    /// An image of the feature `ro` has no SSA and two logs. Blocks as large as the page of the
+    /// machine that made it can be 16 KiB, since Linux 6.7.
+    pub fn refuse(&self) -> FsResult<()> {
+        let is_sealed = !self.has(feature::SB_CHKSUM) || self.crc.get() == self.right_crc();
+        if self.magic.get() != Self::MAGIC || !is_sealed {
+            return Ok(());
+        }
+        let log = self.log_blocksize.get();
+        if (13..=16).contains(&log) {
+            return Err(FsError::Unsupported(format!("f2fs with blocks of {} bytes", 1u32 << log)));
+        }
+        match self.has(feature::RO) {
+            true => {
+                Err(FsError::Unsupported("f2fs with feature ro (a read-only image)".to_owned()))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Checks what a mount checks. `at`: byte address of the copy, for the error.

@@ -109,6 +109,7 @@ fn read_super(view: &dyn View) -> FsResult<SuperBlock> {
     let mut first = None;
     for copy in 0..SuperBlock::COPIES {
         let sb = SuperBlock::load(&read_block(view, copy, "f2fs super block")?);
+        sb.refuse()?;
         match sb.verify(Geometry::byte_of(copy) + SuperBlock::AT as u64) {
             Ok(()) => return Ok(sb),
             Err(e) => first = first.or(Some(e)),

@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 use wp_vfs::RecoveryPlan;
 
-use super::{Target, on_devices};
+use super::{Place, Target, on_devices};
 
 /// A device of the image, open for reading and writing.
 pub struct InPlace {
@@ -48,10 +48,10 @@ impl InPlace {
     /// Errors: number of the device, and the host's.
     pub fn reserve(
         devices: &[InPlace],
-        lengths: &[u64],
+        places: &[Place],
         plan: &RecoveryPlan,
     ) -> Result<(), (usize, io::Error)> {
-        for (device, at, bytes) in plan.stages.iter().flat_map(|s| on_devices(s, lengths)) {
+        for (device, at, bytes) in plan.stages.iter().flat_map(|s| on_devices(s, places)) {
             let Some(target) = devices.get(device).filter(|t| t.is_file) else { continue };
             let len = bytes.len() as u64;
             let made = fallocate(&target.file, FallocateFlags::KEEP_SIZE, at, len);

@@ -28,6 +28,15 @@ pub trait Target {
     fn sync(&mut self) -> io::Result<()>;
 }
 
+/// Where in its file a device's part of the image is: all of it, or a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// First byte in the file.
+    pub at: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
 /// How writing a recovery ended early.
 #[derive(Debug)]
 pub enum Stopped {
@@ -42,16 +51,16 @@ pub enum Stopped {
     Interrupted,
 }
 
-/// Writes `plan` to devices one behind the other, of `lengths` bytes. `stop` ends it between two
-/// writes.
+/// Writes `plan` to devices one behind the other, at `places` in their files. `stop` ends it
+/// between two writes.
 pub fn write<T: Target>(
     devices: &mut [T],
-    lengths: &[u64],
+    places: &[Place],
     plan: &RecoveryPlan,
     stop: &AtomicBool,
 ) -> Result<(), Stopped> {
     for stage in &plan.stages {
-        for (device, at, bytes) in on_devices(stage, lengths) {
+        for (device, at, bytes) in on_devices(stage, places) {
             if stop.load(Ordering::SeqCst) {
                 return Err(Stopped::Interrupted);
             }
@@ -65,23 +74,23 @@ pub fn write<T: Target>(
     Ok(())
 }
 
-/// The pieces of a stage by device: its number, byte address on it, contents.
+/// The pieces of a stage by device: its number, byte address in its file, contents.
 fn on_devices<'a>(
     stage: &'a Writes,
-    lengths: &'a [u64],
+    places: &'a [Place],
 ) -> impl Iterator<Item = (usize, u64, Vec<u8>)> + 'a {
     stage.iter().flat_map(move |(at, slice)| {
         let bytes = slice.to_vec();
         let (from, to) = (at.bytes(), at.bytes() + bytes.len() as u64);
         let mut start = 0;
         let mut pieces = Vec::new();
-        for (device, len) in lengths.iter().enumerate() {
-            let (first, end) = (from.max(start), to.min(start + len));
+        for (device, place) in places.iter().enumerate() {
+            let (first, end) = (from.max(start), to.min(start + place.bytes));
             if first < end {
                 let piece = bytes[(first - from) as usize..(end - from) as usize].to_vec();
-                pieces.push((device, first - start, piece));
+                pieces.push((device, place.at + first - start, piece));
             }
-            start += len;
+            start += place.bytes;
         }
         pieces
     })
@@ -121,15 +130,21 @@ mod tests {
     fn every_device_is_synced_behind_every_stage_and_a_page_over_two_is_split() {
         let one = Noted::default();
         let mut devices = [one.clone(), Noted(one.0.clone(), 1)];
-        write(&mut devices, &[6144, 8192], &plan(), &AtomicBool::new(false)).expect("written");
-        let want = ["0w0+4096", "0w4096+2048", "1w0+2048", "0s", "1s", "0w0+4096", "0s", "1s"];
+        let places = [Place { at: 0, bytes: 6144 }, Place { at: 512, bytes: 8192 }];
+        write(&mut devices, &places, &plan(), &AtomicBool::new(false)).expect("written");
+        let want = ["0w0+4096", "0w4096+2048", "1w512+2048", "0s", "1s", "0w0+4096", "0s", "1s"];
         assert_eq!(*one.0.borrow(), want);
     }
 
     #[test]
     fn an_interrupt_ends_it_before_the_next_write() {
         let one = Noted::default();
-        let done = write(&mut [one.clone()], &[8192], &plan(), &AtomicBool::new(true));
+        let done = write(
+            &mut [one.clone()],
+            &[Place { at: 0, bytes: 8192 }],
+            &plan(),
+            &AtomicBool::new(true),
+        );
         assert!(matches!(done, Err(Stopped::Interrupted)));
         assert_eq!(one.0.borrow().len(), 0);
     }

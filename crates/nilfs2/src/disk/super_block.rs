@@ -194,6 +194,11 @@ impl SuperBlock {
         }
     }
 
+    /// Has it magic and revision of one, whatever else is wrong?
+    pub fn has_magic(&self) -> bool {
+        self.magic.get() == Self::MAGIC && self.rev_level.get() == Self::REVISION
+    }
+
     /// Does the second copy, at byte `second_at`, lie within a segment by what this copy says?
     /// Then that is none. `nilfs_sb2_bad_offset`.
     pub fn overlaps(&self, second_at: u64) -> bool {

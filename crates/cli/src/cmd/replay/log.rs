@@ -11,6 +11,7 @@ use wp_lab::files::FileView;
 use wp_lab::host::Shape;
 use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog};
 
+use crate::images::refuse_container;
 use crate::output::{self, Exit, Out};
 use crate::outputs;
 use crate::progress::Progress;
@@ -74,6 +75,9 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         Ok(file) => file,
         Err(code) => return code,
     };
+    if let Some(Err(code)) = a.base.as_deref().map(|base| refuse_container(base, out)) {
+        return code;
+    }
     let (base, held) = match a.base.as_deref().map(wp_lab::files::load).transpose() {
         Ok(base) => base.unwrap_or_default(),
         Err(e) => return out.host_error(a.base.as_deref().unwrap_or(image), &e),

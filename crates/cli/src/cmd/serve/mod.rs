@@ -21,6 +21,7 @@ use wp_serve::drive::Log;
 use wp_serve::drive::freeze::Loss;
 use wp_serve::{ClockKind, Drive};
 
+use crate::images::refuse_container;
 use crate::output::{Exit, Out, path};
 use crate::outputs;
 
@@ -151,6 +152,7 @@ fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> 
     };
     let mut drive = match (&a.image, &a.device) {
         (Some(path), _) => {
+            refuse_container(path, out)?;
             Drive::of_file(path, a.read_only).map_err(|e| out.host_error(path, &e))?
         }
         (None, Some(text)) => {
@@ -170,6 +172,7 @@ fn made(a: &DriveArgs, outputs: &Outputs, out: &Out) -> Result<Drive, ExitCode> 
         }
     };
     if let Some(path) = &a.load {
+        refuse_container(path, out)?;
         let (medium, bytes) = load(path).map_err(|e| out.host_error(path, &e))?;
         let room = drive.limits().sectors * SECTOR_BYTES;
         if bytes > room {
