@@ -76,7 +76,8 @@ pub fn block_trace(input: &[u8]) {
     let file = File { name: "trace".to_owned(), from: Box::new(bytes) };
     let Ok(mut trace) = Trace::open(vec![file], format, how & 1 != 0) else { return };
     let action = [None, Some(Action::Queue), Some(Action::Issue), None];
-    let select = Select { device: None, action: action[usize::from(how >> 1) % 4] };
+    let action = action[usize::from(how >> 1) % 4];
+    let select = Select { action, ..Select::default() };
     let all = Requests::new(&mut trace, select);
     let mut requests = Vec::new();
     for request in all.take(REPLAYED_MAX) {

@@ -38,6 +38,9 @@ impl Parse for Text<'_> {
     fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong> {
         while self.lines.advance()? {
             let text = self.lines.text();
+            if text.starts_with('#') {
+                return Ok(Some(Item::Skip(Skip::Note, 1)));
+            }
             if SUMMARY.iter().any(|s| text.starts_with(s)) {
                 self.in_summary = true;
             }

@@ -34,13 +34,17 @@ impl Parse for Text<'_> {
     fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong> {
         while self.lines.advance()? {
             let text = self.lines.text();
-            if text.is_empty() || text.starts_with('#') {
+            if text.is_empty() {
                 continue;
+            }
+            if text.starts_with('#') {
+                return Ok(Some(Item::Skip(Skip::Note, 1)));
             }
             return match line(text, self.lines.place(), names) {
                 Ok(Some(item)) => Ok(Some(item)),
                 // trace-cmd says so before the events.
                 Ok(None) if text.starts_with("cpus=") || text.starts_with("version =") => continue,
+                Ok(None) if is_stack(text) => Ok(Some(Item::Skip(Skip::Stack, 1))),
                 Ok(None) => Err(self.lines.wrong(
                     format!("not an ftrace line: `{}`", shortened(text)),
                     "expected `task-pid [cpu] flags seconds: event: …`",
@@ -50,6 +54,19 @@ impl Parse for Text<'_> {
         }
         Ok(None)
     }
+}
+
+/// Is it a line of a call stack? perf script -g has `ffffffff8148c1b1 name+0x91 (module)` or
+/// `[unknown]` in the name's place, ftrace's `stacktrace` `=> name+0x91` under a title, and
+/// trace-cmd `=> name (ffffffff8148c1b1)`.
+fn is_stack(text: &str) -> bool {
+    if text.starts_with("=>") {
+        return true;
+    }
+    let (address, rest) = word(text);
+    let rest = rest.trim();
+    let is_hex = address.len() >= 4 && address.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hex && rest.ends_with(')') && rest.contains('(')
 }
 
 /// `CPU:1 [LOST 123 EVENTS]`.
@@ -85,6 +102,9 @@ pub(crate) fn line(text: &str, place: Place, names: &mut Names) -> Result<Option
     let (first, after) = word(rest);
     if let Some(device) = major_minor(first) {
         return blkparse::event(after, at_ns, device, place, names);
+    }
+    if rest == "<stack trace>" {
+        return Ok(Some(Item::Skip(Skip::Stack, 1)));
     }
     let Some((event, says)) = rest.split_once(':') else { return Ok(None) };
     // perf has `block:block_rq_issue:`.

@@ -120,6 +120,9 @@ impl<'a> Text<'a> {
 impl Parse for Text<'_> {
     fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong> {
         while self.lines.advance()? {
+            if self.lines.text().starts_with('#') {
+                return Ok(Some(Item::Skip(Skip::Note, 1)));
+            }
             if self.version == 0 {
                 self.begin()?;
             } else if !self.lines.text().is_empty() {

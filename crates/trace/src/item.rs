@@ -61,8 +61,12 @@ pub enum Skip {
     Zone,
     /// A driver's own command (`PC`).
     DriverCommand,
-    /// A note: names of processes, messages, the opening and closing of files.
+    /// A request whose operation was not recorded.
+    NoOperation,
+    /// A note: names of processes, messages, the opening and closing of files, titles and remarks.
     Note,
+    /// A line of a call stack.
+    Stack,
     /// An event of something other than the block layer.
     OtherEvent,
     /// Events that the tracer itself says it lost.
@@ -80,7 +84,9 @@ impl Skip {
             Skip::NoData => "without_data",
             Skip::Zone => "zone_operations",
             Skip::DriverCommand => "driver_commands",
+            Skip::NoOperation => "without_operation",
             Skip::Note => "notes",
+            Skip::Stack => "stack_lines",
             Skip::OtherEvent => "other_events",
             Skip::Lost => "lost_by_the_tracer",
             Skip::Torn => "torn",

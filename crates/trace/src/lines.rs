@@ -3,12 +3,13 @@
 use std::io::{BufRead, Read};
 
 use crate::error::{Place, Wrong};
-use crate::item::{Item, Names};
-use crate::trace::Parse;
 
 /// Longest line in bytes. A traced command with all its bytes in hexadecimal has a few hundred; a
 /// file without line ends must not be taken into memory whole.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What spreadsheets put before a text of theirs (a byte order mark).
+const MARK: char = '\u{feff}';
 
 /// The source of a trace's bytes.
 pub(crate) type Source<'a> = Box<dyn BufRead + 'a>;
@@ -55,41 +56,15 @@ impl<'a> Lines<'a> {
         }
         self.text.clear();
         self.text.push_str(&String::from_utf8_lossy(&self.bytes));
+        if self.number == 1 && self.text.starts_with(MARK) {
+            self.text.drain(..MARK.len_utf8());
+        }
         Ok(true)
     }
 
     /// The line that was read last, without its end and surrounding blanks.
     pub fn text(&self) -> &str {
         self.text.trim()
-    }
-}
-
-/// What a line says.
-type OfLine = fn(&str, Place, &mut Names) -> Result<Item, Wrong>;
-
-/// A text with a request in every line, but for empty ones and a title.
-pub(crate) struct RequestLines<'a> {
-    lines: Lines<'a>,
-    title: Option<&'static str>,
-    line: OfLine,
-}
-
-impl<'a> RequestLines<'a> {
-    /// `title`: how a line begins that says what the columns are.
-    pub fn new(from: Source<'a>, title: Option<&'static str>, line: OfLine) -> RequestLines<'a> {
-        RequestLines { lines: Lines::new(from), title, line }
-    }
-}
-
-impl Parse for RequestLines<'_> {
-    fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong> {
-        while self.lines.advance()? {
-            let text = self.lines.text();
-            if !text.is_empty() && !self.title.is_some_and(|title| text.starts_with(title)) {
-                return (self.line)(text, self.lines.place(), names).map(Some);
-            }
-        }
-        Ok(None)
     }
 }
 
@@ -109,6 +84,26 @@ pub(crate) fn major_minor(text: &str) -> Option<(u32, u32)> {
 pub(crate) fn digits<T: std::str::FromStr>(text: &str) -> Option<T> {
     let only = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if only { text.parse().ok() } else { None }
+}
+
+/// A whole number, decimal or after `0x` hexadecimal.
+pub(crate) fn whole(text: &str) -> Option<u64> {
+    let Some(hex) = text.strip_prefix("0x") else { return digits(text) };
+    let only = !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit());
+    if only { u64::from_str_radix(hex, 16).ok() } else { None }
+}
+
+/// Nanoseconds from a decimal number of units of so many picoseconds; what is below a nanosecond
+/// is cut off.
+pub(crate) fn time_ns(text: &str, unit_ps: u64) -> Option<u64> {
+    let (number, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let mut ps = u128::from(digits::<u64>(number)?) * u128::from(unit_ps);
+    let mut scale = unit_ps;
+    for digit in fraction.bytes() {
+        scale /= 10;
+        ps += u128::from(char::from(digit).to_digit(10)?) * u128::from(scale);
+    }
+    if fraction.is_empty() { None } else { u64::try_from(ps / 1000).ok() }
 }
 
 /// Nanoseconds from a decimal number of units that have a power of ten of them each; what is below
@@ -144,6 +139,28 @@ mod tests {
         for none in ["", ".5", "5.", "-1", "1e3", "1.x", "99999999999999999999", "+1"] {
             assert_eq!(decimal(none, 1_000_000_000), None, "{none}");
         }
+    }
+
+    #[test]
+    fn times_of_every_unit_are_exact() {
+        assert_eq!(time_ns("128166372003061629", 100_000), Some(12_816_637_200_306_162_900));
+        assert_eq!(
+            time_ns("1456135200.013118000", 1_000_000_000_000),
+            Some(1_456_135_200_013_118_000)
+        );
+        assert_eq!(time_ns("12.5", 1_000_000_000), Some(12_500_000));
+        assert_eq!(time_ns("938513000", 1_000), Some(938_513_000));
+        assert_eq!(time_ns("938513999", 1), Some(938_513));
+        assert_eq!(time_ns("7.0", 1_000), Some(7));
+        for none in ["", ".5", "5.", "-1", "1e3", "1.x", "+1", "99999999999999999999"] {
+            assert_eq!(time_ns(none, 1_000), None, "{none}");
+        }
+        // Beyond 584 years nothing is a time.
+        assert_eq!(time_ns("18446744074", 1_000_000_000_000), None);
+        assert_eq!(
+            (whole("0x1f"), whole("31"), whole("0x"), whole("1f")),
+            (Some(31), Some(31), None, None)
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Requests of a trace: of one device, by one step, each with its recorded completion.
+//! Requests of a trace: of one device or several, by one step, each with its recorded completion.
 //!
 //! Picture:    events -> those asked for -> waiting for their `C` -> requests in their order.
 //! Laws:       a completion ends the requests of its device and kind that lie within it, and of
@@ -11,9 +11,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use wp_base::Span;
 use wp_base::event::Op;
+use wp_base::{Sector, Span};
 
+use crate::devices::{Counts, Devices};
 use crate::error::TraceError;
 use crate::item::{Event, Item, Skip, Step};
 use crate::trace::Trace;
@@ -24,6 +25,8 @@ const WAITING_MAX: usize = 1 << 14;
 /// Longest that a request takes. Drivers give one up after minutes; what is later than a day is no
 /// time, but damage.
 const TOOK_MAX: Span = Span::secs(86_400);
+/// Requests that are counted for a message.
+const COUNTED_MAX: u64 = 1 << 20;
 /// Events among which a `D` is looked for when nothing says whether `Q` or `D` is wanted.
 const LOOKED_AT: usize = 4096;
 
@@ -52,10 +55,12 @@ impl Action {
 /// Which requests are wanted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Select {
-    /// Of this device or file only, by its name (`8,16`). Without it a trace of two is an error.
-    pub device: Option<String>,
+    /// Of these devices or files.
+    pub devices: Devices,
     /// At this step. Without it `D`, or `Q` of a trace that begins without `D`.
     pub action: Option<Action>,
+    /// Sectors that are added to the addresses of a device, by its name ([`crate::bases`]).
+    pub bases: BTreeMap<String, u64>,
 }
 
 /// A request.
@@ -87,6 +92,15 @@ fn kind(op: Op) -> Kind {
     }
 }
 
+/// The step that an event is taken at; a completion is at none.
+fn action_of(step: Step) -> Action {
+    match step {
+        Step::Queue => Action::Queue,
+        Step::Issue | Step::Complete => Action::Issue,
+        Step::Whole { .. } => Action::Whole,
+    }
+}
+
 /// When a request of that time completed, if it can have been then: not before, and not days
 /// later.
 fn completion(at_ns: u64, done_ns: u64) -> Option<u64> {
@@ -101,7 +115,9 @@ pub struct Requests<'t, 'a> {
     /// Events read before it was known which action is wanted.
     ahead: VecDeque<Event>,
     action: Option<Action>,
-    device: Option<u32>,
+    /// Of each device met at this step: what is added to its addresses, if it is wanted.
+    chosen: BTreeMap<u32, Option<u64>>,
+    counts: Counts,
     /// With the sector under which each is in `open`.
     waiting: VecDeque<(Request, u64)>,
     /// Number of the first of `waiting`.
@@ -123,7 +139,8 @@ impl<'t, 'a> Requests<'t, 'a> {
             select,
             ahead: VecDeque::new(),
             action,
-            device: None,
+            chosen: BTreeMap::new(),
+            counts: Counts::default(),
             waiting: VecDeque::new(),
             first: 0,
             open: BTreeMap::new(),
@@ -144,9 +161,16 @@ impl<'t, 'a> Requests<'t, 'a> {
         self.action
     }
 
-    /// The device that they are of; `None` before the first.
-    pub fn device(&self) -> Option<&str> {
-        self.device.map(|d| self.trace.names().name(d))
+    /// The devices that they are of so far, and how many of each.
+    pub fn devices(&self) -> Vec<(&str, u64)> {
+        let wanted = |id: &u32| self.chosen.get(id).is_some_and(Option::is_some);
+        let met = self.counts.devices.iter().filter(|(id, _)| wanted(id));
+        met.map(|(id, n)| (self.trace.names().name(*id), *n)).collect()
+    }
+
+    /// Why there is no request, and what to do; of a trace that was read to its end.
+    pub fn none(&self) -> (String, String) {
+        self.counts.none(self.trace, &self.select, self.action)
     }
 
     /// Lines that were later than their place.
@@ -193,47 +217,47 @@ impl<'t, 'a> Requests<'t, 'a> {
         self.ahead.pop_front().or_else(|| self.event_of_trace())
     }
 
-    /// Is it of the device that is wanted? Errors: of a second one, where none is chosen.
-    fn is_wanted(&mut self, e: &Event) -> Result<bool, TraceError> {
-        if let Some(device) = self.device {
-            if device == e.device {
-                return Ok(true);
-            }
-            if self.select.device.is_some() {
-                return Ok(false);
-            }
-            let (a, b) = (self.trace.names().name(device), self.trace.names().name(e.device));
-            let what = format!("the trace has requests at {a} and at {b}");
-            let help = format!("choose one: --from {a}");
-            return Err(self.trace.error(e, what, &help));
+    /// What is added to the address, if it is of a device that is wanted. Errors: of a second one,
+    /// where none is chosen.
+    fn base_of(&mut self, e: &Event) -> Result<Option<u64>, TraceError> {
+        *self.counts.devices.entry(e.device).or_default() += 1;
+        if let Some(known) = self.chosen.get(&e.device) {
+            return Ok(*known);
         }
         let name = self.trace.names().name(e.device);
-        if self.select.device.as_ref().is_some_and(|wanted| wanted != name) {
-            return Ok(false);
+        if self.select.devices == Devices::One && !self.chosen.is_empty() {
+            while self.counts.all() < COUNTED_MAX
+                && let Some(e) = self.next_event()
+            {
+                self.counts.step(&e);
+                if e.step != Step::Complete && self.action == Some(action_of(e.step)) {
+                    *self.counts.devices.entry(e.device).or_default() += 1;
+                }
+            }
+            let (what, help) = self.counts.several(self.trace);
+            return Err(self.trace.error(e, what, &help));
         }
-        self.device = Some(e.device);
-        Ok(true)
+        let base = self.select.bases.get(name).copied().unwrap_or(0);
+        let base = self.select.devices.has(name).then_some(base);
+        self.chosen.insert(e.device, base);
+        Ok(base)
     }
 
     /// Takes one more event in; false at the end.
     fn advance(&mut self) -> bool {
         let Some(e) = self.next_event() else { return false };
-        let step = match e.step {
-            Step::Complete => {
-                self.complete(&e);
-                return true;
-            }
-            Step::Queue => Action::Queue,
-            Step::Issue => Action::Issue,
-            Step::Whole { .. } => Action::Whole,
-        };
-        if self.action != Some(step) {
+        self.counts.step(&e);
+        if e.step == Step::Complete {
+            self.complete(&e);
+            return true;
+        }
+        if self.action != Some(action_of(e.step)) {
             self.trace.skip(Skip::Action);
             return true;
         }
-        match self.is_wanted(&e) {
-            Ok(true) => self.take(e),
-            Ok(false) => self.trace.skip(Skip::Device),
+        match self.base_of(&e) {
+            Ok(Some(base)) => self.take(e, base),
+            Ok(None) => self.trace.skip(Skip::Device),
             Err(error) => {
                 self.error = Some(error);
                 self.ended = true;
@@ -244,7 +268,7 @@ impl<'t, 'a> Requests<'t, 'a> {
         true
     }
 
-    fn take(&mut self, e: Event) {
+    fn take(&mut self, e: Event, base: u64) {
         let number = self.first + self.waiting.len() as u64;
         let mut at_ns = e.at_ns;
         if at_ns < self.last_ns {
@@ -261,7 +285,9 @@ impl<'t, 'a> Requests<'t, 'a> {
             }
         };
         let done_ns = done_ns.and_then(|done| completion(at_ns, done));
-        self.waiting.push_back((Request { event: Event { at_ns, ..e }, done_ns }, e.at.0));
+        // Completions are at the trace's own sectors.
+        let at = if e.op == Op::Flush { e.at } else { Sector(e.at.0.saturating_add(base)) };
+        self.waiting.push_back((Request { event: Event { at_ns, at, ..e }, done_ns }, e.at.0));
     }
 
     fn complete(&mut self, e: &Event) {

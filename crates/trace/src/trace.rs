@@ -12,11 +12,12 @@ use std::collections::BinaryHeap;
 use std::io::{BufReader, Cursor, Read};
 
 use crate::blktrace::Records;
+use crate::columns::{self, Columns};
 use crate::error::{Place, TraceError, Wrong};
 use crate::format::{self, Format};
 use crate::item::{Event, Item, Names, Skip, Skipped};
-use crate::lines::{RequestLines, Source};
-use crate::{blkparse, disksim, ftrace, iolog, msr};
+use crate::lines::Source;
+use crate::{biosnoop, blkparse, dialects, ftrace, iolog, vscsi};
 
 /// Events of a file that are put in order: what a CPU's interrupts and its tasks record of one
 /// moment is far less out of order than that.
@@ -28,6 +29,11 @@ const HEAD_BYTES: u64 = 64 * 1024;
 pub(crate) trait Parse {
     /// What comes next; `None` at the end.
     fn next_item(&mut self, names: &mut Names) -> Result<Option<Item>, Wrong>;
+
+    /// What somebody who reads the numbers should know of how this was read.
+    fn note(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Something in the window.
@@ -81,6 +87,7 @@ pub struct File<'a> {
 pub struct Trace<'a> {
     parts: Vec<Part<'a>>,
     format: Format,
+    units: String,
     names: Names,
     skipped: Skipped,
     torn_ok: bool,
@@ -95,6 +102,24 @@ impl<'a> Trace<'a> {
     pub fn open(
         files: Vec<File<'a>>,
         format: Option<Format>,
+        torn_ok: bool,
+    ) -> Result<Trace<'a>, TraceError> {
+        Trace::open_as(files, format, None, torn_ok)
+    }
+
+    /// As [`Trace::open`], of files whose lines have these columns.
+    pub fn open_columns(
+        files: Vec<File<'a>>,
+        columns: &Columns,
+        torn_ok: bool,
+    ) -> Result<Trace<'a>, TraceError> {
+        Trace::open_as(files, Some(Format::Columns), Some(columns), torn_ok)
+    }
+
+    fn open_as(
+        files: Vec<File<'a>>,
+        format: Option<Format>,
+        described: Option<&Columns>,
         torn_ok: bool,
     ) -> Result<Trace<'a>, TraceError> {
         let mut found = format;
@@ -118,8 +143,13 @@ impl<'a> Trace<'a> {
                 Format::Blkparse => Box::new(blkparse::Text::new(source)),
                 Format::Ftrace => Box::new(ftrace::Text::new(source)),
                 Format::Iolog => Box::new(iolog::Text::new(source)),
-                Format::Disksim => Box::new(RequestLines::new(source, None, disksim::line)),
-                Format::Msr => Box::new(RequestLines::new(source, Some(msr::TITLE), msr::line)),
+                Format::Biosnoop => Box::new(biosnoop::Text::new(source)),
+                Format::Cloudphysics => Box::new(vscsi::Records::new(source)),
+                of_columns => {
+                    let columns = described.cloned().or_else(|| dialects::columns_of(of_columns));
+                    let columns = columns.expect("every other format is a dialect");
+                    Box::new(columns::Text::new(source, columns))
+                }
             };
             parts.push(Part {
                 name,
@@ -131,13 +161,25 @@ impl<'a> Trace<'a> {
             });
         }
         let format = found.unwrap_or(Format::Blktrace);
+        let units = described.map_or_else(|| format.units(), Columns::units);
         let (names, skipped) = (Names::default(), Skipped::default());
-        Ok(Trace { parts, format, names, skipped, torn_ok })
+        Ok(Trace { parts, format, units, names, skipped, torn_ok })
+    }
+
+    /// The units of its times, addresses and sizes, for people.
+    pub fn units(&self) -> &str {
+        &self.units
     }
 
     /// The format that it is read as.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// What somebody who reads the numbers should know of how it was read so far.
+    pub fn notes(&self) -> Vec<String> {
+        let note = |p: &Part<'_>| p.parser.note().map(|note| format!("{}: {note}", p.name));
+        self.parts.iter().filter_map(note).collect()
     }
 
     /// The devices or files met so far.

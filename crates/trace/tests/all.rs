@@ -2,5 +2,7 @@
 //! and the code generator do the same work over and over.
 
 mod compare;
+mod devices;
+mod dialects;
 mod formats;
 mod replay;

@@ -9,7 +9,9 @@ use wp_base::Sector;
 use wp_base::Time;
 use wp_base::event::{BlockAction, Event, Flags, Op, Record};
 use wp_block::trace::{TraceDevice, blkparse};
-use wp_trace::{Action, File, Format, Place, Request, Requests, Select, Skip, Trace, TraceError};
+use wp_trace::{
+    Action, Devices, File, Format, Place, Request, Requests, Select, Skip, Trace, TraceError,
+};
 
 fn open<'a>(
     bytes: &'a [u8],
@@ -22,6 +24,10 @@ fn open<'a>(
 
 fn all(trace: &mut Trace<'_>, select: Select) -> Result<Vec<Request>, TraceError> {
     Requests::new(trace, select).collect()
+}
+
+fn one(name: &str) -> Devices {
+    Devices::These(vec![name.to_owned()])
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<Request>, TraceError> {
@@ -109,7 +115,7 @@ fn a_trace_of_two_devices_needs_to_be_told_which() {
     assert_eq!(e.place, Place::Line(2));
     assert!(e.what.contains("8,0") && e.what.contains("8,16") && e.help.contains("--from"), "{e}");
     let mut trace = open(text.as_bytes(), None, false).expect("recognised");
-    let select = Select { device: Some("8,16".to_owned()), action: None };
+    let select = Select { devices: one("8,16"), ..Select::default() };
     assert_eq!(all(&mut trace, select).expect("one of them").len(), 1);
     assert_eq!(trace.skipped().count(Skip::Device), 1);
 }
@@ -185,7 +191,7 @@ fn what_we_write_is_the_same_as_binary_of_either_order_and_as_text() {
     let binary = wp_trace::blktrace::write(&records, TraceDevice::default());
     let text = blkparse(&records, TraceDevice::default());
     for action in [None, Some(Action::Queue), Some(Action::Issue)] {
-        let select = || Select { device: Some("8,16".to_owned()), action };
+        let select = || Select { devices: one("8,16"), action, ..Select::default() };
         let of = |bytes: &[u8]| {
             let mut trace = open(bytes, None, false).expect("recognised");
             all(&mut trace, select()).expect("undamaged")
@@ -284,11 +290,11 @@ fn damage_is_named_with_its_line() {
         (Format::Ftrace, "what is this\n", "not an ftrace line"),
         (Format::Iolog, "fio version 9 iolog\n", "version 9"),
         (Format::Iolog, "1 f write 0 1\n", "not the first line"),
-        (Format::Disksim, "0.1 0 8 8\n", "five fields"),
-        (Format::Disksim, "-1 0 8 8 1\n", "no time"),
-        (Format::Disksim, "1 0 8 8 g\n", "no flags"),
-        (Format::Msr, "1,h,0,Trim,0,512,1\n", "neither Read nor Write"),
-        (Format::Msr, "999999999999999999999,h,0,Read,0,512,1\n", "no time"),
+        (Format::Disksim, "0.1 0 8 8\n", "not 5 fields but 4"),
+        (Format::Disksim, "-1 0 8 8 1\n", "not a time"),
+        (Format::Disksim, "1 0 8 8 g\n", "not an operation"),
+        (Format::Msr, "1,h,0,Erase,0,512,1\n", "not an operation"),
+        (Format::Msr, "999999999999999999999,h,0,Read,0,512,1\n", "not a time"),
     ];
     for (format, text, says) in bad {
         let good = if format == Format::Iolog { "" } else { "\n" };

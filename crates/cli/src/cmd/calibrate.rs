@@ -16,7 +16,7 @@ use wp_lab::calibrate::{
 use wp_lab::calibrate::{calibrate, parse, recorded};
 use wp_lab::host::Shape;
 use wp_lab::spec::Base;
-use wp_trace::{Action, File, Format, Request, Requests, Select, Trace, TraceError};
+use wp_trace::{Action, Devices, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
 use crate::output::{Exit, Out, path};
@@ -138,9 +138,15 @@ fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCod
         let from = std::fs::File::open(path).map_err(|e| out.host_error(path, &e))?;
         files.push(File { name: path.shown(), from: Box::new(from) });
     }
-    let wrong = |e: TraceError| out.trace_error(&e);
+    let wrong = |e: TraceError| {
+        // A drive is fitted to one device.
+        let is_choice = e.help.contains("--from all");
+        let help = if is_choice { "--from takes one of them".to_owned() } else { e.help };
+        out.trace_error(&TraceError { help, ..e })
+    };
     let mut trace = Trace::open(files, Some(Format::Blktrace), a.torn_ok).map_err(wrong)?;
-    let select = Select { device: a.from.clone(), action: Some(Action::Issue) };
+    let devices = a.from.clone().map_or(Devices::One, |name| Devices::These(vec![name]));
+    let select = Select { devices, action: Some(Action::Issue), ..Select::default() };
     let mut all = Vec::new();
     for request in Requests::new(&mut trace, select) {
         let Request { event: e, done_ns } = request.map_err(wrong)?;

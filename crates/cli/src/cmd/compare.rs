@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::{self, Cursor, Read, Seek as _};
+use std::io::{Cursor, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,10 +13,13 @@ use wp_lab::results::{events_left_out, read_block_events};
 use wp_trace::compare::{
     Comparison, Kind, Limits, Measure, SAMPLES_MIN, Side, Spread, compare, op_name,
 };
-use wp_trace::{Action, File, Format, Request, Requests, Select, Skip, Skipped, Trace};
+use wp_trace::{
+    Action, Devices, File, Format, Request, Requests, Select, Skip, Skipped, Trace, bases, survey,
+};
 
-use super::replay::{action_of, format_of, input_files, is_stdin};
+use super::replay::{Reading, action_of, input_files, is_stdin, rereadable};
 use crate::output::{Exit, Out, path};
+use crate::progress::Progress;
 
 const FITS: &str = "a string takes everything";
 /// Kinds of requests that are printed; the document has all.
@@ -48,9 +51,15 @@ pub struct Args {
     /// Format of the files, as in `replay` [default: detected]
     #[arg(long)]
     format: Option<String>,
-    /// Device of REAL, if it has several: 8,16
-    #[arg(long, value_name = "MAJ,MIN")]
-    from: Option<String>,
+    /// Columns of both files, as in `replay`: time:ns,lba:512,size:bytes,op
+    #[arg(long, value_name = "LIST", conflicts_with = "format")]
+    columns: Option<String>,
+    /// Device of REAL, if it has several (repeatable), or all
+    #[arg(long, value_name = "DEVICE")]
+    from: Vec<String>,
+    /// Device of SIM, if it has several (repeatable), or all
+    #[arg(long, value_name = "DEVICE")]
+    sim_from: Vec<String>,
     /// Compare requests where queued (Q) or issued (D) [default: D, else Q]
     #[arg(long, value_name = "Q|D")]
     action: Option<String>,
@@ -59,38 +68,16 @@ pub struct Args {
     torn_ok: bool,
 }
 
-/// A file that is read twice: what says its bytes only once (a pipe, stdin) is copied first.
-fn twice(path: &Path, out: &Out) -> Result<std::fs::File, ExitCode> {
-    use std::os::unix::fs::FileTypeExt;
-    let failed = |e: io::Error| out.host_error(path, &e);
-    let mut once: Box<dyn Read> = match is_stdin(path) {
-        true => Box::new(io::stdin().lock()),
-        false => {
-            let file = std::fs::File::open(path).map_err(failed)?;
-            let kind = file.metadata().map_err(failed)?.file_type();
-            if !kind.is_fifo() && !kind.is_socket() {
-                return Ok(file);
-            }
-            Box::new(file)
-        }
-    };
-    let mut copy = tempfile::tempfile().map_err(failed)?;
-    io::copy(&mut once, &mut copy).map_err(failed)?;
-    Ok(copy)
-}
-
 /// How both are read.
 struct How {
-    format: Option<Format>,
+    reading: Reading,
     action: Option<Action>,
-    torn_ok: bool,
 }
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let how = format_of(a.format.as_deref())
-        .and_then(|format| Ok((format, action_of(a.action.as_deref())?)))
-        .map(|(format, action)| How { format, action, torn_ok: a.torn_ok });
+    let how = Reading::of_words(a.format.as_deref(), a.columns.as_deref(), a.torn_ok)
+        .and_then(|reading| Ok(How { reading, action: action_of(a.action.as_deref())? }));
     let how = match how {
         Ok(how) => how,
         Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, &help),
@@ -107,8 +94,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return out.fail(Exit::Usage, "stdin", what, "name a file or a pipe for the other");
     }
     // One after the other: an error is the answer, and there is one answer.
-    let both = side(&a.real, a.from.as_ref(), &how, out)
-        .and_then(|real| Ok((real, side(&a.sim, None, &how, out)?)));
+    let both = side((&a.real, "--from", &a.from), &how, out)
+        .and_then(|real| Ok((real, side((&a.sim, "--sim-from", &a.sim_from), &how, out)?)));
     let ((real, of_real), (sim, of_sim)) = match both {
         Ok(both) => both,
         Err(code) => return code,
@@ -137,6 +124,8 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 struct Recorded {
     requests: Vec<Request>,
     action: Option<Action>,
+    /// Why there is no request, and what to do.
+    none: Option<(String, String)>,
     skipped: Skipped,
 }
 
@@ -151,9 +140,10 @@ fn incomplete(skipped: &Skipped) -> Option<String> {
 }
 
 /// Reads one side; on failure says why and with which code to end.
+///
+/// `from`: the names of the wanted devices, and the option that they are of.
 fn side(
-    path: &Path,
-    from: Option<&String>,
+    (path, option, from): (&Path, &str, &[String]),
     how: &How,
     out: &Out,
 ) -> Result<(Side, Skipped), ExitCode> {
@@ -173,10 +163,15 @@ fn side(
     };
     let mut inputs = Vec::new();
     for path in input_files(std::slice::from_ref(&path.to_owned()), out) {
-        let file = if bytes.is_some() { None } else { Some(twice(&path, out)?) };
+        let file = if bytes.is_some() { None } else { Some(rereadable(&path, out)?) };
         inputs.push((path, file));
     }
-    let read = |action: Option<Action>| -> Result<Recorded, ExitCode> {
+    // What an option's name is for REAL is another for SIM.
+    let wrong = |e: wp_trace::TraceError| {
+        let help = e.help.replace("--from", option);
+        out.trace_error(&wp_trace::TraceError { help, ..e })
+    };
+    let open = || -> Result<Trace<'_>, ExitCode> {
         let mut files = Vec::new();
         for (path, file) in &inputs {
             let from: Box<dyn Read + '_> = match (&bytes, file) {
@@ -189,18 +184,40 @@ fn side(
             };
             files.push(File { name: path.shown(), from });
         }
-        let format = if bytes.is_some() { Some(Format::Blktrace) } else { how.format };
-        let wrong = |e: wp_trace::TraceError| out.trace_error(&e);
-        let mut trace = Trace::open(files, format, how.torn_ok).map_err(wrong)?;
-        let mut requests = Requests::new(&mut trace, Select { device: from.cloned(), action });
-        let all: Result<Vec<_>, _> = requests.by_ref().collect();
-        let (requests, action) = (all.map_err(wrong)?, requests.action());
-        Ok(Recorded { requests, action, skipped: trace.skipped().clone() })
+        match bytes {
+            Some(_) => Trace::open(files, Some(Format::Blktrace), false).map_err(wrong),
+            None => how.reading.open(files).map_err(wrong),
+        }
     };
-    let Recorded { requests, action, skipped } = read(how.action)?;
-    if requests.is_empty() {
-        let what = format!("{}: no request matches", path.shown());
-        return Err(out.fail(Exit::Usage, "empty", &what, "check --from, --action and --format"));
+    let live = Progress::new("compare");
+    let mut select =
+        Select { devices: Devices::named(from), action: how.action, ..Select::default() };
+    if select.devices.are_several() {
+        let mut go_on = |n: u64| {
+            live.say(format_args!("{}: devices of {n} requests", path.shown()));
+            true
+        };
+        let found = survey(&mut open()?, &select, &mut go_on).map_err(wrong)?;
+        select.bases = bases(&found);
+    }
+    let read = |action: Option<Action>| -> Result<Recorded, ExitCode> {
+        let mut trace = open()?;
+        let mut requests = Requests::new(&mut trace, Select { action, ..select.clone() });
+        let mut all = Vec::new();
+        for request in requests.by_ref() {
+            all.push(request.map_err(wrong)?);
+            if all.len().is_multiple_of(1 << 16) {
+                live.say(format_args!("{}: {} requests", path.shown(), all.len()));
+            }
+        }
+        let none = all.is_empty().then(|| requests.none());
+        let action = requests.action();
+        Ok(Recorded { requests: all, action, none, skipped: trace.skipped().clone() })
+    };
+    let Recorded { requests, action, none, skipped } = read(how.action)?;
+    if let Some((what, help)) = none {
+        let what = format!("{}: {what}", path.shown());
+        return Err(out.fail(Exit::Usage, "empty", &what, &help.replace("--from", option)));
     }
     let queued = match action {
         Some(Action::Issue) => read(Some(Action::Queue))?.requests,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use wp_device::{DeviceEntry, Param};
 use wp_lab::claims::{Claims, PaperValue, Pins};
 use wp_lab::{device_file, paper, profile, registry};
+use wp_trace::Format;
 use wp_vfs::OptionSpec;
 
 use crate::output::{Exit, Out};
@@ -20,6 +21,7 @@ use crate::output::{Exit, Out};
     \x20 devices     device presets, each parameter with its source\n\
     \x20 elevators   I/O schedulers\n\
     \x20 workloads   workloads and their options\n\
+    \x20 formats     trace formats that replay and compare read, their units\n\
     \x20 cpus        CPU cost profiles\n\
     \x20 eras        kernel versions, and the file-system rules of each\n\
     \x20 techniques  mechanisms that `matrix` compares\n\
@@ -40,7 +42,7 @@ pub struct Args {
     what: String,
     /// One entry: a name, paper, kernel version, folder or device file
     ///
-    /// fs, elevators, workloads, cpus, papers, techniques, verbs: a name. devices: a preset or a
+    /// fs, elevators, workloads, formats, cpus, papers, techniques, verbs: a name. devices: a preset or a
     /// file of your own (my.toml). claims: a paper. sites: the beginning of a name. eras: a kernel
     /// version. results: a folder.
     name: Option<String>,
@@ -57,6 +59,7 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
         },
         "elevators" => elevators(name),
         "workloads" => workloads(name),
+        "formats" => formats(name),
         "papers" => papers(name),
         "claims" => claims(name),
         "eras" => match eras(name) {
@@ -84,7 +87,7 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
                 Exit::Usage,
                 "what",
                 &format!("no list is named `{other}`"),
-                "fs, devices, elevators, workloads, papers, claims, techniques, eras, cpus, sites, \
+                "fs, devices, elevators, workloads, formats, papers, claims, techniques, eras, cpus, sites, \
                  results, verbs",
             );
         }
@@ -143,6 +146,24 @@ fn workloads(name: Option<&str>) -> (Value, String) {
         })
         .collect();
     (all, text)
+}
+
+/// Formats of block traces. Those that are made of columns have a description of them.
+fn formats(name: Option<&str>) -> (Value, String) {
+    let mut text = String::new();
+    let mut all = Vec::new();
+    for f in Format::ALL.into_iter().filter(|f| is_wanted(name, f.name())) {
+        let units = f.units();
+        writeln!(text, "{:<13} {}", f.name(), f.what()).expect("a string takes it");
+        writeln!(text, "{:<13} units: {units}", "").expect("a string takes it");
+        if let Some(columns) = f.columns() {
+            writeln!(text, "{:<13} columns: {columns}", "").expect("a string takes it");
+        }
+        all.push(json!({
+            "name": f.name(), "about": f.what(), "units": units, "columns": f.columns(),
+        }));
+    }
+    (json!(all), text)
 }
 
 /// All devices, or that of a name or file. Errors: there is none.

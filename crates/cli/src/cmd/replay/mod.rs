@@ -1,5 +1,6 @@
 //! `replay`: what the file is, decides.
 
+mod input;
 mod log;
 mod print;
 mod trace;
@@ -13,14 +14,15 @@ use wp_base::plain::Shown as _;
 use wp_medium::write_log::WriteLog;
 
 use crate::output::{Exit, Out};
+pub use input::{Reading, action_of, files as input_files, is_stdin, rereadable};
 pub use print::seconds;
-pub use trace::{action_of, files as input_files, format_of, is_stdin};
 
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n\
     \x20 writepath replay trace --on ssd-128,queue_depth=1\n\
     \x20 zstd -dc trace.zst | writepath replay - --mode timed\n\
+    \x20 writepath replay my.csv --columns time:us,dev,lba:512,size:bytes,op --from all\n\
     \x20 writepath replay log.img --to-mark fsync-3 --out disk.img")]
 pub struct Args {
     /// Block trace, or dm-log-writes log; - reads a trace from stdin
@@ -59,7 +61,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 
 /// Is the file a log of dm-log-writes? (One that is not there may be a name of several.)
 fn is_log(path: &Path) -> std::io::Result<bool> {
-    if trace::is_stdin(path) || !path.exists() {
+    if is_stdin(path) || !path.exists() {
         return Ok(false);
     }
     // What a pipe has said once it does not say again.

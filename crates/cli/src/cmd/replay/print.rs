@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_trace::replay::{Mode, OpCounts, Options, Outcome};
-use wp_trace::{Requests, Skip};
+use wp_trace::{Format, Found, Requests, Skip};
 use wp_workload::fio::Stat;
 
 use crate::output::path;
@@ -18,11 +18,15 @@ pub(super) struct Of<'r, 't, 'a> {
     pub requests: &'r Requests<'t, 'a>,
     pub on: &'r str,
     pub options: &'r Options,
+    /// Devices that lie one behind the other; none if there is one.
+    pub found: &'r [Found],
 }
 
 /// Quantiles that are told: their names, and millionths of a percent.
 const QUANTILES: [(&str, u64); 4] =
     [("p50", 50_000_000), ("p95", 95_000_000), ("p99", 99_000_000), ("p99.9", 99_900_000)];
+/// Devices that are named in one line.
+const NAMED_MAX: usize = 8;
 const SECOND_NS: u128 = 1_000_000_000;
 
 /// A duration with a unit that fits.
@@ -85,11 +89,21 @@ pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
         all.iter().copied().collect()
     };
     let files: Vec<Value> = of.files.iter().map(|f| path(f)).collect();
+    let devices = of.requests.devices();
+    let device = match devices[..] {
+        [(name, _)] => Some(name),
+        _ => None,
+    };
+    let placed: Vec<Value> = placed(of)
+        .into_iter()
+        .map(|(name, base, n)| json!({ "name": name, "base_sector": base, "requests": n }))
+        .collect();
     json!({
         "schema": "writepath.replay-trace/1",
         "trace": {
             "files": files,
-            "format": trace.format().name(), "device": of.requests.device(),
+            "format": trace.format().name(), "units": trace.units(), "device": device,
+            "devices": placed,
             "action": of.requests.action().map(|a| a.letter()), "span_ns": o.trace.0,
             "skipped": skipped, "out_of_order": of.requests.out_of_order(),
         },
@@ -105,9 +119,27 @@ pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
     })
 }
 
+/// Devices that lie one behind the other: name, first sector, requests.
+fn placed<'r>(of: &Of<'r, '_, '_>) -> Vec<(&'r str, u64, u64)> {
+    let bases = wp_trace::bases(of.found);
+    let base = |f: &Found| bases.get(&f.name).copied().unwrap_or(0);
+    of.found.iter().map(|f| (f.name.as_str(), base(f), f.requests)).collect()
+}
+
+/// The devices of the trace, for people.
+fn devices(of: &Of<'_, '_, '_>) -> String {
+    let names: Vec<&str> = of.requests.devices().into_iter().map(|(name, _)| name).collect();
+    match names.len() {
+        0 => "device -".to_owned(),
+        1 => format!("device {}", names[0]),
+        n if n > NAMED_MAX => format!("{n} devices"),
+        _ => format!("devices {}", names.join(" ")),
+    }
+}
+
 /// What somebody who reads the numbers should know.
 fn remarks(of: &Of<'_, '_, '_>, o: &Outcome) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut all = of.requests.trace().notes();
     if let Some((event, status)) = &o.first_failed {
         let what = format!("the first failed request ended with {status:?}");
         all.push(of.requests.trace().error(event, what, "").to_string());
@@ -145,13 +177,23 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
     let action = of.requests.action().map_or("", |a| a.letter());
     writeln!(
         t,
-        "trace    {}: {}, device {}, at {action}: {} requests in {}",
+        "trace    {}: {}, {}, at {action}: {} requests in {}",
         files.join(" "),
         trace.format().name(),
-        of.requests.device().unwrap_or("-"),
+        devices(of),
         o.requests(),
         seconds(o.trace.0)
     )?;
+    // Those of a kernel's or fio's trace are no question.
+    if !matches!(
+        trace.format(),
+        Format::Blktrace | Format::Blkparse | Format::Ftrace | Format::Iolog
+    ) {
+        writeln!(t, "units    {}", trace.units())?;
+    }
+    for (name, base, requests) in placed(of) {
+        writeln!(t, "device   {name}: {requests} requests, from sector {base}")?;
+    }
     let bytes = moved(o);
     let interrupted = if o.interrupted { ", interrupted" } else { "" };
     writeln!(

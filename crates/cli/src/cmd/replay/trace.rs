@@ -1,18 +1,14 @@
 //! `replay` of a block trace onto a device model.
 
-use std::cell::Cell;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use wp_base::plain::Shown as _;
 use wp_trace::replay::{Mode, Options, ReplayError, replay};
-use wp_trace::{Action, Format, Requests, Select, Trace};
+use wp_trace::{Devices, Requests, Select};
 
+use super::input::{Inputs, NoWord, Reading, action_of, one_of};
 use super::print;
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
@@ -25,12 +21,22 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// Arguments that say something of a block trace only.
 #[derive(clap::Args)]
 pub(super) struct TraceArgs {
-    /// Trace format: blktrace, blkparse, ftrace, … [default: detected]
+    /// Trace format (`list formats`) [default: detected where unambiguous]
     ///
     /// blktrace (binary), blkparse, ftrace (also of `trace-cmd report` and `perf script`), iolog
-    /// (fio), disksim, msr.
+    /// (fio), biosnoop, disksim, mqsim (also ssdsim), msr, spc, alibaba, tencent, systor, fiu,
+    /// cloudphysics. `list formats` tells the units of each.
     #[arg(long)]
     format: Option<String>,
+    /// Columns of any other text: time:ns,lba:512,size:bytes,op
+    ///
+    /// Names in the order of the columns, with their units. time and took (the response time): s,
+    /// ms, us, ns, ps or 100ns. lba (the address) and size: bytes, or the bytes of a block (512,
+    /// 4096). op: R, W, read, write, …, or op:r=0/w=1 for numbers (also d and f), or op:bit0 for
+    /// hexadecimal flags whose lowest bit reads. dev: the device; several are joined by a dot. -:
+    /// any field; ... at the end: more fields. took? and op? may be empty.
+    #[arg(long, value_name = "LIST", conflicts_with = "format")]
+    columns: Option<String>,
     /// Device model and parameters (`list devices`) [default: ssd-128]
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
@@ -43,9 +49,13 @@ pub(super) struct TraceArgs {
     /// Maximum requests in flight [default: what the device accepts]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// Device or file of a trace that has several: 8,16
-    #[arg(long, value_name = "MAJ,MIN")]
-    from: Option<String>,
+    /// Device or file of a trace that has several (repeatable), or all
+    ///
+    /// A name as the trace has it: 8,16, 3, host.0, a path. Several devices lie one behind the
+    /// other on the simulated one, in the order in which the trace meets them, each from a whole
+    /// MiB.
+    #[arg(long, value_name = "DEVICE")]
+    from: Vec<String>,
     /// Take requests where queued (Q) or issued (D) [default: D, else Q]
     #[arg(long, value_name = "Q|D")]
     action: Option<String>,
@@ -73,10 +83,11 @@ impl TraceArgs {
     pub fn given(&self) -> Option<&'static str> {
         let all = [
             (self.format.is_some(), "--format"),
+            (self.columns.is_some(), "--columns"),
             (self.on.is_some(), "--on"),
             (self.mode.is_some(), "--mode"),
             (self.depth.is_some(), "--depth"),
-            (self.from.is_some(), "--from"),
+            (!self.from.is_empty(), "--from"),
             (self.action.is_some(), "--action"),
             (self.offset.is_some(), "--offset"),
             (self.wrap, "--wrap"),
@@ -88,82 +99,15 @@ impl TraceArgs {
     }
 }
 
-/// Is it the name of stdin?
-pub fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-/// Counts what is read, for progress.
-struct Counted<R> {
-    from: R,
-    bytes: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let n = self.from.read(out)?;
-        self.bytes.set(self.bytes.get() + n as u64);
-        Ok(n)
-    }
-}
-
-/// The files that names stand for: of `t` that is not there, `t.blktrace.0`, `t.blktrace.1`, …
-pub fn files(named: &[PathBuf], out: &Out) -> Vec<PathBuf> {
-    let of_cpu = |base: &str, cpu: usize| PathBuf::from(format!("{base}.blktrace.{cpu}"));
-    let mut all = Vec::new();
-    for path in named {
-        let name = path.shown();
-        if !is_stdin(path) && !path.exists() && of_cpu(&name, 0).exists() {
-            all.extend((0..).map(|cpu| of_cpu(&name, cpu)).take_while(|p| p.exists()));
-            continue;
-        }
-        if let ([_], Some(base)) = (named, name.strip_suffix(".blktrace.0"))
-            && of_cpu(base, 1).exists()
-        {
-            out.note(&format!(
-                "note: {name} has the requests of CPU 0 only; `replay {base}` reads all CPUs"
-            ));
-        }
-        all.push(path.clone());
-    }
-    all
-}
-
 /// The options that are words, read.
 struct Words {
-    format: Option<Format>,
+    reading: Reading,
     select: Select,
     options: Options,
 }
 
-/// An invalid value: the option, what is wrong, and the hint.
-pub type NoWord = (&'static str, String, String);
-
-fn one_of(key: &'static str, word: &str, all: &[&str]) -> NoWord {
-    (key, format!("--{key} {word}: unknown"), format!("use {}", all.join(", ")))
-}
-
-/// A format by its name. Errors: there is none of that name.
-pub fn format_of(name: Option<&str>) -> Result<Option<Format>, NoWord> {
-    let formats: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
-    match name {
-        None | Some("auto") => Ok(None),
-        Some(name) => Format::find(name).map(Some).ok_or_else(|| one_of("format", name, &formats)),
-    }
-}
-
-/// A step by its letter. Errors: another letter.
-pub fn action_of(letter: Option<&str>) -> Result<Option<Action>, NoWord> {
-    match letter {
-        None => Ok(None),
-        Some("Q") => Ok(Some(Action::Queue)),
-        Some("D") => Ok(Some(Action::Issue)),
-        Some(other) => Err(one_of("action", other, &["Q", "D"])),
-    }
-}
-
 fn words(a: &TraceArgs) -> Result<Words, NoWord> {
-    let format = format_of(a.format.as_deref())?;
+    let reading = Reading::of_words(a.format.as_deref(), a.columns.as_deref(), a.torn_ok)?;
     let mode = a.mode.as_deref().unwrap_or("afap");
     let modes: Vec<&str> = Mode::ALL.iter().map(|m| m.name()).collect();
     let mode = Mode::find(mode).ok_or_else(|| one_of("mode", mode, &modes))?;
@@ -183,12 +127,13 @@ fn words(a: &TraceArgs) -> Result<Words, NoWord> {
         align: a.align,
         fill_bytes,
     };
-    Ok(Words { format, select: Select { device: a.from.clone(), action }, options })
+    let select = Select { devices: Devices::named(&a.from), action, ..Select::default() };
+    Ok(Words { reading, select, options })
 }
 
 /// Replays.
 pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
-    let Words { format, select, options } = match words(a) {
+    let Words { reading, mut select, options } = match words(a) {
         Ok(w) => w,
         Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, &help),
     };
@@ -202,32 +147,22 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
         Ok(device) => device,
         Err(e) => return out.fail(Exit::Usage, "on", &e, "writepath list devices"),
     };
-    let bytes = Rc::new(Cell::new(0));
-    let mut total = 0;
-    let mut inputs = Vec::new();
-    let paths = files(named, out);
-    for path in &paths {
-        let from: Box<dyn Read> = if is_stdin(path) {
-            Box::new(std::io::stdin().lock())
-        } else {
-            match File::open(path) {
-                Ok(file) => {
-                    total += file.metadata().map_or(0, |m| m.len());
-                    Box::new(file)
-                }
-                Err(e) => return out.host_error(path, &e),
-            }
-        };
-        let from = Box::new(Counted { from, bytes: bytes.clone() });
-        inputs.push(wp_trace::File { name: path.shown(), from });
-    }
-    let mut trace = match Trace::open(inputs, format, a.torn_ok) {
-        Ok(trace) => trace,
-        Err(e) => return out.trace_error(&e),
+    let inputs = match Inputs::open(named, select.devices.are_several(), out) {
+        Ok(inputs) => inputs,
+        Err(code) => return code,
+    };
+    let stop = out.interrupt_in_parts();
+    let found = match inputs.lay_out(&reading, &mut select, &stop, out) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    let opened = inputs.files(out).map(|files| reading.open(files));
+    let mut trace = match opened {
+        Ok(Ok(trace)) => trace,
+        Ok(Err(e)) => return out.trace_error(&e),
+        Err(code) => return code,
     };
     let mut requests = Requests::new(&mut trace, select);
-    // A read of a pipe, and of a long stretch of another device, looks at no flag.
-    let stop = out.interrupt_in_parts();
     let live = Progress::new("replay");
     #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
     let mut shown = Instant::now();
@@ -242,8 +177,7 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
                 live.say(format_args!("--fill {share:>3} %"));
                 return !stop.load(Ordering::SeqCst);
             }
-            let share = bytes.get().saturating_mul(100).checked_div(total);
-            let share = share.map_or(String::new(), |s| format!("{:>3} % ", s.min(100)));
+            let share = inputs.share();
             let elapsed = print::seconds(p.elapsed.0);
             live.say(format_args!("{share}{} requests, {elapsed}", p.requests));
         }
@@ -263,28 +197,21 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
         }
     };
     if outcome.requests() == 0 && !outcome.interrupted {
-        return nothing(&requests, out);
+        let (what, help) = requests.none();
+        let what = format!("{}: {what}", inputs.name());
+        return out.fail(Exit::Usage, "empty", &what, &help);
     }
-    let of = print::Of { files: &paths, requests: &requests, on, options: &options };
+    let of = print::Of {
+        files: inputs.paths(),
+        requests: &requests,
+        on,
+        options: &options,
+        found: &found,
+    };
     let exit = match (outcome.interrupted, outcome.failed() + outcome.failed_fill) {
         (true, _) => Exit::Interrupted,
         (false, 0) => Exit::Ok,
         (false, _) => Exit::Simulated,
     };
     out.answer(exit, &print::document(&of, &outcome), &print::text(&of, &outcome))
-}
-
-/// A trace without a request that is wanted.
-fn nothing(requests: &Requests<'_, '_>, out: &Out) -> ExitCode {
-    let trace = requests.trace();
-    let skipped: Vec<String> =
-        trace.skipped().iter().map(|(why, n)| format!("{} {n}", why.name())).collect();
-    let what = format!("no request matches; skipped: {}", skipped.join(", "));
-    let names = trace.names().all();
-    let help = if names.is_empty() {
-        "check the format: --format".to_owned()
-    } else {
-        format!("the trace has {}: check --from and --action", names.join(" and "))
-    };
-    out.fail(Exit::Usage, "empty", &what, &help)
 }
