@@ -1,7 +1,8 @@
 //! Block traces: files of other tools, read and written, and replayed onto a device model.
 //!
 //! Picture:    files -> [`Trace`] (one format, in the order of time) -> [`Requests`] (chosen
-//!             devices, one step, with the recorded completion) -> [`replay`] -> what the device did.
+//!             devices, one step, with the recorded completion) -> [`replay`] -> what the device
+//!             did.
 //! Invariants: 1. nothing here opens a file, knows a clock or draws a number: the same bytes give
 //!                the same requests, and these the same results;
 //!             2. what is read takes memory for a window, not for a file;

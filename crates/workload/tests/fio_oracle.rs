@@ -427,8 +427,8 @@ fn later_jobs_of_a_file_have_seeds_of_their_own() {
     }
 }
 
-/// The same fields of a terse line; the JSON that ours is made of has six decimals, and of the share
-/// of a group's bandwidth fewer.
+/// The same fields of a terse line; the JSON that ours is made of has six decimals, and of the
+/// share of a group's bandwidth fewer.
 fn assert_same_fields(ours: &str, theirs: &str) {
     let (a, b): (Vec<&str>, Vec<&str>) = (ours.split(';').collect(), theirs.split(';').collect());
     assert_eq!(a.len(), b.len(), "{ours}\n{theirs}");

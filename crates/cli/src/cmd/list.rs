@@ -42,9 +42,9 @@ pub struct Args {
     what: String,
     /// One entry: a name, paper, kernel version, folder or device file
     ///
-    /// fs, elevators, workloads, formats, cpus, papers, techniques, verbs: a name. devices: a preset or a
-    /// file of your own (my.toml). claims: a paper. sites: the beginning of a name. eras: a kernel
-    /// version. results: a folder.
+    /// fs, elevators, workloads, formats, cpus, papers, techniques, verbs: a name. devices: a
+    /// preset or a file of your own (my.toml). claims: a paper. sites: the beginning of a name.
+    /// eras: a kernel version. results: a folder.
     name: Option<String>,
 }
 
