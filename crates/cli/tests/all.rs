@@ -20,6 +20,7 @@ mod recover_cut;
 mod reproduce;
 mod results;
 mod spellings;
+mod trace_formats;
 mod traces;
 mod views;
 mod work_done;

@@ -360,7 +360,7 @@ fn what_is_wrong_is_told_with_the_way_out() {
         (&["good"], 0, ""),
         (&["two"], 2, "--from 8,0"),
         (&["two", "--from", "8,16"], 0, ""),
-        (&["two", "--from", "9,9"], 2, "8,0 and 8,16"),
+        (&["two", "--from", "9,9"], 2, "8,0 (1), 8,16 (1)"),
         (&["far"], 2, "line 1: sectors 999999999999 + 8 are beyond"),
         (&["far", "--wrap"], 0, ""),
         (&["torn"], 2, "--torn-ok"),

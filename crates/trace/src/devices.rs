@@ -142,11 +142,11 @@ impl Counts {
         self.devices.values().sum()
     }
 
-    /// The devices with their requests: `0: 12, 1: 3`, the busiest first.
+    /// The devices with their requests: `0 (12), 1 (3)`, the busiest first.
     fn listed(&self, trace: &Trace<'_>) -> String {
         let mut all: Vec<(u32, u64)> = self.devices.iter().map(|(id, n)| (*id, *n)).collect();
         all.sort_by_key(|(id, n)| (Reverse(*n), *id));
-        let name = |(id, n): &(u32, u64)| format!("{}: {n}", trace.names().name(*id));
+        let name = |(id, n): &(u32, u64)| format!("{} ({n})", trace.names().name(*id));
         let named: Vec<String> = all.iter().take(NAMED_MAX).map(name).collect();
         let more = all.len().saturating_sub(NAMED_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -163,6 +163,10 @@ pub(crate) fn detect(head: &[u8]) -> Result<Format, Wrong> {
     }
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}');
+    if text.trim_start().starts_with('<') {
+        let help = "a workload definition of MQSim is replayed by its file's name, alone";
+        return Err(Wrong::new(Place::Line(1), "an XML file", help));
+    }
     let mut lines: Vec<(u64, &str)> = Vec::new();
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         // The last one may be cut off here; it is looked at if there is no other.

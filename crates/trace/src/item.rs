@@ -131,9 +131,9 @@ pub enum Item {
     Skip(Skip, u64),
 }
 
-/// Most devices or files that one trace may tell of. A trace of real devices has a handful; a
-/// damaged one would otherwise fill the memory with names.
-const NAMES_MAX: usize = 4096;
+/// Most devices or files that one trace may tell of. Tencent's has 5584 volumes; a damaged one
+/// would otherwise fill the memory with names.
+const NAMES_MAX: usize = 1 << 16;
 
 /// Names of devices and files, numbered in the order of appearance.
 #[derive(Clone, Default, Debug)]

@@ -22,6 +22,7 @@ mod ftrace;
 mod iolog;
 mod item;
 mod lines;
+pub mod mqsim;
 pub mod replay;
 mod requests;
 mod rwbs;

@@ -5,4 +5,5 @@ mod compare;
 mod devices;
 mod dialects;
 mod formats;
+mod mqsim;
 mod replay;

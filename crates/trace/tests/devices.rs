@@ -18,7 +18,7 @@ const THREE: &str = "0.0 0 1000 8 1\n1.0 1 2000 8 1\n2.0 3 3000 8 0\n3.0 1 0 204
 #[test]
 fn without_a_choice_the_devices_are_listed_with_their_requests() {
     let e = all(THREE, Select::default()).expect_err("three devices");
-    assert_eq!(e.what, "3 devices in 4 requests, and none is chosen: 1: 2, 0: 1, 3: 1");
+    assert_eq!(e.what, "3 devices in 4 requests, and none is chosen: 1 (2), 0 (1), 3 (1)");
     assert!(e.help.contains("--from 1") && e.help.contains("--from all"), "{}", e.help);
 }
 
@@ -82,7 +82,7 @@ fn a_trace_without_a_wanted_request_says_what_it_has() {
     assert_eq!(help, "--action Q");
     let other = Select { devices: Devices::These(vec!["9".to_owned()]), ..Select::default() };
     let (what, _) = none(THREE, other);
-    assert_eq!(what, "no request of 9: 1: 2, 0: 1, 3: 1");
+    assert_eq!(what, "no request of 9: 1 (2), 0 (1), 3 (1)");
     let (what, _) = none("8,0 0 1 0.000001000 1 m N hello\n", Select::default());
     assert_eq!(what, "the trace has no request; skipped: notes 1");
 }

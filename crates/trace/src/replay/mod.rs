@@ -19,6 +19,7 @@
 
 mod host;
 mod outcome;
+mod streams;
 mod think;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ use crate::error::TraceError;
 use crate::item::Event;
 use crate::requests::Request;
 use host::{Command, Host};
-pub use outcome::{OpCounts, Outcome};
+pub use outcome::{OpCounts, Outcome, StreamCounts};
+pub use streams::{Pace, Stream, replay_streams};
 use think::Think;
 
 /// Requests between two looks at whether to go on.
@@ -149,6 +151,8 @@ struct Flight {
     sent: Option<Time>,
     /// Number in the trace.
     number: u64,
+    /// Which of several streams it is of.
+    stream: usize,
     /// Groups of commands, the last group first; a group is sent when no command of the request is
     /// in flight.
     groups: Vec<Vec<Command>>,
@@ -164,6 +168,8 @@ struct Player {
     flights: BTreeMap<u64, Flight>,
     think: Think,
     out: Outcome,
+    /// Requests of each stream that are under way.
+    under_way: Vec<u64>,
     began: Time,
     counters_before: Vec<(&'static str, u64)>,
 }
@@ -179,6 +185,7 @@ impl Player {
             flights: BTreeMap::new(),
             think: Think::default(),
             out: Outcome::default(),
+            under_way: vec![0],
             began: Time::ZERO,
             counters_before: Vec::new(),
         }
@@ -256,7 +263,7 @@ impl Player {
                 let has_room = self.flights.len() < self.depth && self.host.is_idle();
                 if let (Some(due), true) = (due, has_room) {
                     if due <= self.host.now() {
-                        self.send(&r, number, due)?;
+                        self.send(&r, (number, 0), due)?;
                         self.out.trace = after;
                         next = None;
                         number += 1;
@@ -281,8 +288,13 @@ impl Player {
         }
     }
 
-    /// Hands a request over, whose time has come.
-    fn send(&mut self, r: &Request, number: u64, due: Time) -> Result<(), ReplayError> {
+    /// Hands a request over, whose time has come: its number, and its stream's.
+    fn send(
+        &mut self,
+        r: &Request,
+        (number, stream): (u64, usize),
+        due: Time,
+    ) -> Result<(), ReplayError> {
         let groups = self.commands(r, number)?;
         let e = &r.event;
         let counts = self.out.of(e.op);
@@ -292,7 +304,9 @@ impl Player {
             counts.recorded.add(done.saturating_sub(e.at_ns));
         }
         self.think.sent(r, number, self.options.mode == Mode::Think);
-        let flight = Flight { event: *e, due, sent: None, number, groups, left: 0, failed: false };
+        self.under_way[stream] += 1;
+        let (event, left, failed) = (*e, 0, false);
+        let flight = Flight { event, due, sent: None, number, stream, groups, left, failed };
         self.flights.insert(number, flight);
         self.go_on_with(number);
         self.host.dispatch();
@@ -351,6 +365,14 @@ impl Player {
         let now = self.host.now();
         self.think.completed(flight.number, now);
         self.out.end = now.since(self.began);
+        self.under_way[flight.stream] -= 1;
+        if let Some(of_stream) = self.out.streams.get_mut(flight.stream) {
+            of_stream.requests += 1;
+            if flight.sent.is_some() && !flight.failed {
+                of_stream.bytes_done += u64::from(flight.event.sectors) * SECTOR_BYTES;
+                of_stream.response.add(now.since(flight.due).0);
+            }
+        }
         let counts = self.out.of(flight.event.op);
         let Some(sent) = flight.sent else {
             // Nothing had to be sent: a flush of a device that has nothing to flush.

@@ -29,6 +29,17 @@ pub struct OpCounts {
     pub recorded: Stat,
 }
 
+/// What one of several streams did.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct StreamCounts {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Bytes of those that completed well.
+    pub bytes_done: u64,
+    /// From when each was due to its completion, in ns.
+    pub response: Stat,
+}
+
 /// What a replay did.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
@@ -40,6 +51,8 @@ pub struct Outcome {
     pub discards: OpCounts,
     /// Flushes that the trace has as such. (Those around a write count with it.)
     pub flushes: OpCounts,
+    /// What each stream did; empty if there are none.
+    pub streams: Vec<StreamCounts>,
     /// From the beginning to the last completion.
     pub end: Span,
     /// From the first request of the trace to the last that was sent, as recorded.

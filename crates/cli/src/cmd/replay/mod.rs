@@ -4,6 +4,7 @@ mod input;
 mod log;
 mod print;
 mod trace;
+mod workload;
 
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
@@ -25,11 +26,12 @@ pub use print::seconds;
     \x20 writepath replay my.csv --columns time:us,dev,lba:512,size:bytes,op --from all\n\
     \x20 writepath replay log.img --to-mark fsync-3 --out disk.img")]
 pub struct Args {
-    /// Block trace, or dm-log-writes log; - reads a trace from stdin
+    /// Block trace, MQSim workload, or dm-log-writes log; - is a trace on stdin
     ///
     /// A block trace is replayed onto a device model; several files are one trace, and NAME stands
-    /// for NAME.blktrace.0, NAME.blktrace.1, …. A dm-log-writes log is listed, or written as the
-    /// image that its device held.
+    /// for NAME.blktrace.0, NAME.blktrace.1, …. The flows of an MQSim workload definition run on
+    /// one device model. A dm-log-writes log is listed, or written as the image that its device
+    /// held.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     #[command(flatten, next_help_heading = "Options for a dm-log-writes log")]
@@ -55,21 +57,50 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             out.fail(Exit::Usage, "files", "replay takes one dm-log-writes log at a time", "")
         }
         (true, ..) => log::run(&a.files[0], &a.log, out),
-        (false, ..) => trace::run(&a.files, &a.trace, out),
+        (false, ..) => trace_or_workload(a, out),
+    }
+}
+
+/// A block trace, or a workload definition of MQSim.
+fn trace_or_workload(a: &Args, out: &Out) -> ExitCode {
+    let first = &a.files[0];
+    let is_workload = is_file(first).and_then(|is_file| Ok(is_file && workload::is_one(first)?));
+    match is_workload {
+        Err(e) => out.host_error(first, &e),
+        Ok(true) if a.files.len() > 1 => {
+            out.fail(Exit::Usage, "files", "replay takes one workload definition at a time", "")
+        }
+        Ok(true) => match a.trace.given_beside_a_workload() {
+            Some(option) => {
+                let what = format!("{option} does not apply: {} says it itself", first.shown());
+                out.fail(Exit::Usage, "kind", &what, "writepath replay --help")
+            }
+            None => workload::run(first, &a.trace, out),
+        },
+        Ok(false) if a.trace.scenario.is_some() => {
+            let what =
+                format!("--scenario does not apply: {} is no workload definition", first.shown());
+            out.fail(Exit::Usage, "kind", &what, "writepath replay --help")
+        }
+        Ok(false) => trace::run(&a.files, &a.trace, out),
     }
 }
 
 /// Is the file a log of dm-log-writes? (One that is not there may be a name of several.)
 fn is_log(path: &Path) -> std::io::Result<bool> {
-    if is_stdin(path) || !path.exists() {
-        return Ok(false);
-    }
-    // What a pipe has said once it does not say again.
-    let kind = std::fs::metadata(path)?.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
+    if !is_file(path)? {
         return Ok(false);
     }
     let mut head = Vec::new();
     std::fs::File::open(path)?.take(8).read_to_end(&mut head)?;
     Ok(WriteLog::begins(&head))
+}
+
+/// Can the file be read more than once? What a pipe has said once it does not say again.
+fn is_file(path: &Path) -> std::io::Result<bool> {
+    if is_stdin(path) || !path.exists() {
+        return Ok(false);
+    }
+    let kind = std::fs::metadata(path)?.file_type();
+    Ok(kind.is_file() || kind.is_block_device())
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
+use wp_trace::mqsim::Scenario;
 use wp_trace::replay::{Mode, OpCounts, Options, Outcome};
 use wp_trace::{Format, Found, Requests, Skip};
 use wp_workload::fio::Stat;
@@ -27,6 +28,8 @@ const QUANTILES: [(&str, u64); 4] =
     [("p50", 50_000_000), ("p95", 95_000_000), ("p99", 99_000_000), ("p99.9", 99_900_000)];
 /// Devices that are named in one line.
 const NAMED_MAX: usize = 8;
+/// Devices that have a line each.
+const PLACED_MAX: usize = 20;
 const SECOND_NS: u128 = 1_000_000_000;
 
 /// A duration with a unit that fits.
@@ -67,13 +70,9 @@ fn stat(s: &Stat) -> Value {
     doc
 }
 
-/// The document of `--json`. Latencies are in nanoseconds.
-pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
-    let (trace, options) = (of.requests.trace(), of.options);
-    let skipped: BTreeMap<&str, u64> =
-        trace.skipped().iter().map(|(why, n)| (why.name(), n)).collect();
-    let ops: BTreeMap<&str, Value> = o
-        .kinds()
+/// The operations of an outcome, by name.
+fn ops(o: &Outcome) -> BTreeMap<&'static str, Value> {
+    o.kinds()
         .into_iter()
         .map(|(name, c)| {
             let doc = json!({
@@ -83,11 +82,21 @@ pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
             });
             (name, doc)
         })
-        .collect();
+        .collect()
+}
+
+/// The device's counters.
+fn counters(all: &[(&'static str, u64)]) -> BTreeMap<&'static str, u64> {
+    all.iter().copied().collect()
+}
+
+/// The document of `--json`. Latencies are in nanoseconds.
+pub(super) fn document(of: &Of<'_, '_, '_>, o: &Outcome) -> Value {
+    let (trace, options) = (of.requests.trace(), of.options);
+    let skipped: BTreeMap<&str, u64> =
+        trace.skipped().iter().map(|(why, n)| (why.name(), n)).collect();
+    let ops = ops(o);
     let bytes = moved(o);
-    let counters = |all: &[(&'static str, u64)]| -> BTreeMap<&'static str, u64> {
-        all.iter().copied().collect()
-    };
     let files: Vec<Value> = of.files.iter().map(|f| path(f)).collect();
     let devices = of.requests.devices();
     let device = match devices[..] {
@@ -191,21 +200,13 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
     ) {
         writeln!(t, "units    {}", trace.units())?;
     }
-    for (name, base, requests) in placed(of) {
+    for (name, base, requests) in placed(of).into_iter().take(PLACED_MAX) {
         writeln!(t, "device   {name}: {requests} requests, from sector {base}")?;
     }
-    let bytes = moved(o);
-    let interrupted = if o.interrupted { ", interrupted" } else { "" };
-    writeln!(
-        t,
-        "replay   {}, {}, at most {} in flight: {} of virtual time, {} KB/s, {} requests/s{interrupted}",
-        of.on,
-        of.options.mode.name(),
-        o.depth,
-        seconds(o.end.0),
-        rate(bytes, o.end.0) / 1000,
-        rate(o.requests(), o.end.0)
-    )?;
+    if of.found.len() > PLACED_MAX {
+        writeln!(t, "device   … and {} more (--json has all)", of.found.len() - PLACED_MAX)?;
+    }
+    header(t, of.on, of.options.mode.name(), o)?;
     for remark in remarks(of, o) {
         writeln!(t, "note     {remark}")?;
     }
@@ -214,6 +215,25 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
     if !skipped.is_empty() {
         writeln!(t, "skipped  {}", skipped.join(", "))?;
     }
+    tables(t, of.options, o, of.requests.out_of_order())
+}
+
+/// Where it was replayed, how, and how fast.
+fn header(t: &mut String, on: &str, mode: &str, o: &Outcome) -> std::fmt::Result {
+    let bytes = moved(o);
+    let interrupted = if o.interrupted { ", interrupted" } else { "" };
+    writeln!(
+        t,
+        "replay   {on}, {mode}, at most {} in flight: {} of virtual time, {} KB/s, {} requests/s{interrupted}",
+        o.depth,
+        seconds(o.end.0),
+        rate(bytes, o.end.0) / 1000,
+        rate(o.requests(), o.end.0)
+    )
+}
+
+/// Requests, latencies and counters.
+fn tables(t: &mut String, options: &Options, o: &Outcome, out_of_order: u64) -> std::fmt::Result {
     writeln!(t, "\n{:<9}{:>12}{:>17}{:>9}{:>10}", "", "requests", "bytes", "failed", "not sent")?;
     let met = || o.kinds().into_iter().filter(|(_, c)| c.requests > 0);
     for (name, c) in met() {
@@ -225,10 +245,13 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
     writeln!(t, "{:>12}", "max")?;
     for (name, c) in met() {
         row(t, &format!("{name} service"), &c.service)?;
-        if of.options.mode == Mode::Timed {
+        if options.mode == Mode::Timed {
             row(t, &format!("{name} response"), &c.response)?;
         }
         row(t, &format!("{name} recorded"), &c.recorded)?;
+    }
+    for (n, s) in (1..).zip(&o.streams) {
+        row(t, &format!("flow {n} response"), &s.response)?;
     }
     row(t, "late", &o.late)?;
     let told = [
@@ -236,13 +259,13 @@ fn put(t: &mut String, of: &Of<'_, '_, '_>, o: &Outcome) -> std::fmt::Result {
         ("commands added by splitting", o.split),
         ("wrapped requests", o.wrapped),
         ("widened requests", o.widened),
-        ("lines out of order", of.requests.out_of_order()),
+        ("lines out of order", out_of_order),
     ];
     writeln!(t)?;
     for (what, n) in told.into_iter().filter(|(_, n)| *n > 0) {
         writeln!(t, "{what:<30}{n:>16}")?;
     }
-    let filled = of.options.fill_bytes > 0;
+    let filled = options.fill_bytes > 0;
     for ((name, n), (_, before)) in o.counters.iter().zip(&o.counters_before) {
         if *n > 0 || *before > 0 {
             write!(t, "{name:<30}{n:>16}")?;
@@ -264,4 +287,79 @@ fn row(t: &mut String, name: &str, s: &Stat) -> std::fmt::Result {
         write!(t, "{:>12}", seconds(quantile(s, share)))?;
     }
     writeln!(t, "{:>12}", seconds(s.max))
+}
+
+/// What of a workload definition was replayed, and onto what.
+pub(super) struct OfWorkload<'w> {
+    pub path: &'w Path,
+    pub scenario: &'w Scenario,
+    pub on: &'w str,
+    pub options: &'w Options,
+}
+
+impl OfWorkload<'_> {
+    /// What somebody who reads the numbers should know.
+    fn notes(&self, o: &Outcome) -> Vec<String> {
+        let mut all = self.scenario.notes.clone();
+        if let Some((event, status)) = &o.first_failed {
+            let flow = event.device + 1;
+            all.push(format!("the first failed request, of flow {flow}, ended with {status:?}"));
+        }
+        if o.failed_fill > 0 {
+            all.push(format!("{} writes of --fill failed", o.failed_fill));
+        }
+        all
+    }
+
+    /// The document of `--json`. Latencies are in nanoseconds.
+    pub fn document(&self, o: &Outcome) -> Value {
+        let bytes = moved(o);
+        let flows: Vec<Value> = o
+            .streams
+            .iter()
+            .map(|s| {
+                json!({
+                    "requests": s.requests, "bytes_done": s.bytes_done,
+                    "requests_per_s": rate(s.requests, o.end.0),
+                    "response_ns": stat(&s.response),
+                })
+            })
+            .collect();
+        json!({
+            "schema": "writepath.replay-workload/1",
+            "workload": { "file": path(self.path), "line": self.scenario.line,
+                "what": self.scenario.what() },
+            "on": self.on, "depth": o.depth, "wrap": self.options.wrap,
+            "align": self.options.align, "fill_bytes": self.options.fill_bytes,
+            "fill_ns": o.fill.0, "virtual_ns": o.end.0, "bytes_per_s": rate(bytes, o.end.0),
+            "requests": o.requests(), "requests_per_s": rate(o.requests(), o.end.0),
+            "ops": ops(o), "flows": flows, "late_ns": stat(&o.late), "device_full": o.busy,
+            "split": o.split, "wrapped": o.wrapped, "widened": o.widened,
+            "interrupted": o.interrupted, "notes": self.notes(o),
+            "counters": counters(&o.counters),
+            "counters_before": counters(&o.counters_before),
+        })
+    }
+
+    /// The same for people.
+    pub fn text(&self, o: &Outcome) -> String {
+        let mut t = String::new();
+        self.put(&mut t, o).expect("a string takes it");
+        t
+    }
+
+    fn put(&self, t: &mut String, o: &Outcome) -> std::fmt::Result {
+        let (line, what) = (self.scenario.line, self.scenario.what());
+        let requests = o.requests();
+        writeln!(t, "workload {}: {what} (line {line}): {requests} requests", self.path.shown())?;
+        header(t, self.on, "each flow at its pace", o)?;
+        for (n, s) in (1..).zip(&o.streams) {
+            let (rate, bytes) = (rate(s.requests, o.end.0), rate(s.bytes_done, o.end.0) / 1000);
+            writeln!(t, "flow {n:<3} {} requests, {rate} requests/s, {bytes} KB/s", s.requests)?;
+        }
+        for note in self.notes(o) {
+            writeln!(t, "note     {note}")?;
+        }
+        tables(t, self.options, o, 0)
+    }
 }

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use wp_trace::replay::{Mode, Options, ReplayError, replay};
-use wp_trace::{Devices, Requests, Select};
+use wp_block::DeviceModel;
+use wp_trace::replay::{Mode, Options, Outcome, ReplayError, replay};
+use wp_trace::{Devices, Event, Requests, Select, TraceError};
 
 use super::input::{Inputs, NoWord, Reading, action_of, one_of};
 use super::print;
 use crate::output::{Exit, Out};
-use crate::progress::Progress;
+use crate::progress::{Progress, now};
 
 /// What a trace is replayed onto if nothing is said.
 const DEVICE: &str = "ssd-128";
@@ -75,7 +76,10 @@ pub(super) struct TraceArgs {
     fill: Option<String>,
     /// Accept a trace that ends within a record
     #[arg(long)]
-    torn_ok: bool,
+    pub torn_ok: bool,
+    /// Scenario of an MQSim workload definition, from 1 [default: the only one]
+    #[arg(long, value_name = "N")]
+    pub scenario: Option<usize>,
 }
 
 impl TraceArgs {
@@ -94,8 +98,41 @@ impl TraceArgs {
             (self.align, "--align"),
             (self.fill.is_some(), "--fill"),
             (self.torn_ok, "--torn-ok"),
+            (self.scenario.is_some(), "--scenario"),
         ];
         all.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+
+    /// The first that was given and that a workload definition says itself.
+    pub fn given_beside_a_workload(&self) -> Option<&'static str> {
+        let all = [
+            (self.format.is_some(), "--format"),
+            (self.columns.is_some(), "--columns"),
+            (self.mode.is_some(), "--mode"),
+            (!self.from.is_empty(), "--from"),
+            (self.action.is_some(), "--action"),
+            (self.offset.is_some(), "--offset"),
+        ];
+        all.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+
+    /// How to replay in a mode. Errors: a depth of none, a size that is none.
+    pub fn options(&self, mode: Mode) -> Result<Options, NoWord> {
+        if self.depth == Some(0) {
+            return Err(("depth", "--depth 0: no request could be sent".to_owned(), String::new()));
+        }
+        let fill_bytes = match self.fill.as_deref().map(crate::cmd::size).transpose() {
+            Ok(bytes) => bytes.unwrap_or(0),
+            Err(e) => return Err(("fill", e, String::new())),
+        };
+        Ok(Options {
+            mode,
+            depth: self.depth,
+            offset: self.offset.unwrap_or(0),
+            wrap: self.wrap,
+            align: self.align,
+            fill_bytes,
+        })
     }
 }
 
@@ -112,21 +149,7 @@ fn words(a: &TraceArgs) -> Result<Words, NoWord> {
     let modes: Vec<&str> = Mode::ALL.iter().map(|m| m.name()).collect();
     let mode = Mode::find(mode).ok_or_else(|| one_of("mode", mode, &modes))?;
     let action = action_of(a.action.as_deref())?;
-    if a.depth == Some(0) {
-        return Err(("depth", "--depth 0: no request could be sent".to_owned(), String::new()));
-    }
-    let fill_bytes = match a.fill.as_deref().map(crate::cmd::size).transpose() {
-        Ok(bytes) => bytes.unwrap_or(0),
-        Err(e) => return Err(("fill", e, String::new())),
-    };
-    let options = Options {
-        mode,
-        depth: a.depth,
-        offset: a.offset.unwrap_or(0),
-        wrap: a.wrap,
-        align: a.align,
-        fill_bytes,
-    };
+    let options = a.options(mode)?;
     let select = Select { devices: Devices::named(&a.from), action, ..Select::default() };
     Ok(Words { reading, select, options })
 }
@@ -137,15 +160,9 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
         Ok(w) => w,
         Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, &help),
     };
-    let on = a.on.as_deref().unwrap_or(DEVICE);
-    let device = wp_lab::spec::device(on).and_then(|(name, params)| {
-        let entry = wp_device::find(&name).ok_or_else(|| format!("no device called `{name}`"))?;
-        let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-        entry.make(&params).map_err(|e| e.to_string())
-    });
-    let device = match device {
+    let (on, device) = match device_of(a, out) {
         Ok(device) => device,
-        Err(e) => return out.fail(Exit::Usage, "on", &e, "writepath list devices"),
+        Err(code) => return code,
     };
     let inputs = match Inputs::open(named, select.devices.are_several(), out) {
         Ok(inputs) => inputs,
@@ -164,37 +181,15 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
     };
     let mut requests = Requests::new(&mut trace, select);
     let live = Progress::new("replay");
-    #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
-    let mut shown = Instant::now();
-    let mut go_on = |p: wp_trace::replay::Progress| {
-        if shown.elapsed() >= PROGRESS {
-            #[expect(clippy::disallowed_methods, reason = "progress is of the host")]
-            {
-                shown = Instant::now();
-            }
-            if let Some((done, all)) = p.filled {
-                let share = done * 100 / all.max(1);
-                live.say(format_args!("--fill {share:>3} %"));
-                return !stop.load(Ordering::SeqCst);
-            }
-            let share = inputs.share();
-            let elapsed = print::seconds(p.elapsed.0);
-            live.say(format_args!("{share}{} requests, {elapsed}", p.requests));
-        }
-        !stop.load(Ordering::SeqCst)
-    };
+    let share = || inputs.share();
+    let mut go_on = progress(&live, &stop, &share);
     let played = replay(device, requests.by_ref(), &options, &mut go_on);
+    drop(go_on);
     drop(live);
-    let outcome = match played {
+    let told = |e: &Event, what, help: &str| requests.trace().error(e, what, help);
+    let outcome = match finish(played, out, told) {
         Ok(outcome) => outcome,
-        Err(ReplayError::Trace(e)) => return out.trace_error(&e),
-        Err(ReplayError::Request { request, what, help }) => {
-            return out.trace_error(&requests.trace().error(&request.event, what, help));
-        }
-        Err(ReplayError::Stuck(at)) => {
-            let what = format!("the device has neither completed nor set a timer at {} ns", at.0);
-            return out.fail(Exit::Bug, "stuck", &what, "this is a bug: please report it");
-        }
+        Err(code) => return code,
     };
     if outcome.requests() == 0 && !outcome.interrupted {
         let (what, help) = requests.none();
@@ -204,14 +199,78 @@ pub(super) fn run(named: &[PathBuf], a: &TraceArgs, out: &Out) -> ExitCode {
     let of = print::Of {
         files: inputs.paths(),
         requests: &requests,
-        on,
+        on: &on,
         options: &options,
         found: &found,
     };
-    let exit = match (outcome.interrupted, outcome.failed() + outcome.failed_fill) {
+    out.answer(exit_of(&outcome), &print::document(&of, &outcome), &print::text(&of, &outcome))
+}
+
+/// The device of `--on`, and its name. Errors, told to the user: there is none.
+pub(super) fn device_of(
+    a: &TraceArgs,
+    out: &Out,
+) -> Result<(String, Box<dyn DeviceModel>), ExitCode> {
+    let on = a.on.as_deref().unwrap_or(DEVICE);
+    let device = wp_lab::spec::device(on).and_then(|(name, params)| {
+        let entry = wp_device::find(&name).ok_or_else(|| format!("no device called `{name}`"))?;
+        let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+        entry.make(&params).map_err(|e| e.to_string())
+    });
+    match device {
+        Ok(device) => Ok((on.to_owned(), device)),
+        Err(e) => Err(out.fail(Exit::Usage, "on", &e, "writepath list devices")),
+    }
+}
+
+/// Shows how far a replay is, and says whether to go on. `share`: how much of the files was read.
+pub(super) fn progress<'p>(
+    live: &'p Progress,
+    stop: &'p AtomicBool,
+    share: &'p dyn Fn() -> String,
+) -> impl FnMut(wp_trace::replay::Progress) -> bool + use<'p> {
+    let mut shown = now();
+    move |p| {
+        if shown.elapsed() >= PROGRESS {
+            shown = now();
+            match p.filled {
+                Some((done, all)) => {
+                    live.say(format_args!("--fill {:>3} %", done * 100 / all.max(1)));
+                }
+                None => {
+                    let elapsed = print::seconds(p.elapsed.0);
+                    live.say(format_args!("{}{} requests, {elapsed}", share(), p.requests));
+                }
+            }
+        }
+        !stop.load(Ordering::SeqCst)
+    }
+}
+
+/// The outcome of a replay. Errors, told to the user; `told` makes one of a request.
+pub(super) fn finish(
+    played: Result<Outcome, ReplayError>,
+    out: &Out,
+    told: impl Fn(&Event, String, &str) -> TraceError,
+) -> Result<Outcome, ExitCode> {
+    match played {
+        Ok(outcome) => Ok(outcome),
+        Err(ReplayError::Trace(e)) => Err(out.trace_error(&e)),
+        Err(ReplayError::Request { request, what, help }) => {
+            Err(out.trace_error(&told(&request.event, what, help)))
+        }
+        Err(ReplayError::Stuck(at)) => {
+            let what = format!("the device has neither completed nor set a timer at {} ns", at.0);
+            Err(out.fail(Exit::Bug, "stuck", &what, "this is a bug: please report it"))
+        }
+    }
+}
+
+/// The exit code of an outcome.
+pub(super) fn exit_of(outcome: &Outcome) -> Exit {
+    match (outcome.interrupted, outcome.failed() + outcome.failed_fill) {
         (true, _) => Exit::Interrupted,
         (false, 0) => Exit::Ok,
         (false, _) => Exit::Simulated,
-    };
-    out.answer(exit, &print::document(&of, &outcome), &print::text(&of, &outcome))
+    }
 }
