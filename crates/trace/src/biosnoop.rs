@@ -2,9 +2,9 @@
 //!
 //! Picture:    a title, `TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)`, and a line a request. With
 //!             -Q there is a column more, `QUE(ms)` or `QLAT(ms)`; other columns are passed over.
-//! Laws:       a line is printed when its request has completed, with that time, so that the
-//!             request was sent the latency before it. Times count from the first completion: all
-//!             are put a day later here, so that none is before zero.
+//! Laws:       a line is printed when its request has completed, with that time: the request was
+//!             sent the latency before it. Times count from the first completion: all are put
+//!             a day later here, so that none is before zero.
 //! Left out:   the time in the queue. bpftrace's biosnoop, which tells no sector.
 //! Source:     bcc's `tools/biosnoop.py` and its `man` page; libbpf-tools' `biosnoop.c`.
 

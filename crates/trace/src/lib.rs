@@ -2,9 +2,9 @@
 //!
 //! Picture:    files -> [`Trace`] (one format, in the order of time) -> [`Requests`] (chosen
 //!             devices, one step, with the recorded completion) -> [`replay`] -> what the device
-//!             did.
-//! Invariants: 1. nothing here opens a file, knows a clock or draws a number: the same bytes give
-//!                the same requests, and these the same results;
+//!             did. Workload definitions of MQSim ([`mqsim`]) give streams of requests instead.
+//! Invariants: 1. nothing here opens a file or knows a clock, and random numbers come from a seed:
+//!                the same bytes give the same requests, and these the same results;
 //!             2. what is read takes memory for a window, not for a file;
 //!             3. whatever the bytes are, the answer is requests or a [`TraceError`], never a
 //!                panic.

@@ -93,8 +93,8 @@ pub(crate) fn whole(text: &str) -> Option<u64> {
     if only { u64::from_str_radix(hex, 16).ok() } else { None }
 }
 
-/// Nanoseconds from a decimal number of units of `unit_ps` picoseconds; what is below a nanosecond
-/// is cut off.
+/// Nanoseconds from a decimal number of units of `unit_ps` picoseconds each. Digits below a
+/// nanosecond are dropped.
 pub(crate) fn time_ns(text: &str, unit_ps: u64) -> Option<u64> {
     let (number, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut ps = u128::from(digits::<u64>(number)?) * u128::from(unit_ps);

@@ -47,8 +47,8 @@ pub(super) fn trace_flow(flow: &Parameters<'_>) -> Result<TraceFlow, Wrong> {
 }
 
 impl TraceFlow {
-    /// Requests to replay of a trace that has so many: a percentage of one round, or all of
-    /// several.
+    /// Requests to replay of a trace that has `lines` requests: a percentage of one round, or all
+    /// of several rounds.
     pub fn requests_of(&self, lines: u64) -> u64 {
         match self.rounds {
             1 => (u128::from(lines) * u128::from(self.percent) / 100) as u64,

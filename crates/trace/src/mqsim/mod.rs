@@ -1,4 +1,4 @@
-//! MQSim's workload definition: scenarios of flows that replay traces or make requests of their own.
+//! MQSim's workload definition: scenarios of flows that replay traces or generate requests.
 //!
 //! Picture:    XML -> [`Workload`]: scenarios -> [`Flow`]s -> a stream of requests each
 //!             ([`crate::replay::Stream`]).
@@ -6,8 +6,8 @@
 //!                order, as MQSim divides what flows share;
 //!             2. a flow of a trace sends at the trace's own times; an address beyond the flow's
 //!                part is taken modulo its size;
-//!             3. a flow of requests of its own keeps so many under way (`QUEUE_DEPTH`), or sends
-//!                at exponentially distributed times (`BANDWIDTH`).
+//!             3. a synthetic flow keeps a fixed number of requests in flight (`QUEUE_DEPTH`), or
+//!                sends at exponentially distributed intervals (`BANDWIDTH`).
 //! Left out:   flows that own channels, chips, dies or planes; priorities; the cache's mode; what
 //!             is written before (`Initial_Occupancy_Percentage`). What would matter is told.
 //! Source:     MQSim's README ("Defining MQSim Workload"), `workload.xml`,
@@ -51,9 +51,9 @@ pub struct Scenario {
     pub line: u64,
     /// Its flows, at least one.
     pub flows: Vec<Flow>,
-    /// What of it has no effect here, in words.
+    /// Its parameters without effect here, in words.
     pub notes: Vec<String>,
-    /// What of it cannot be had here at all: where, and what.
+    /// The line and the name of a parameter that cannot be simulated.
     pub unsupported: Option<(u64, String)>,
 }
 
@@ -62,7 +62,7 @@ pub struct Scenario {
 pub enum Flow {
     /// Replays a trace.
     Trace(TraceFlow),
-    /// Makes requests.
+    /// Generates requests.
     Synthetic(Synthetic),
 }
 
@@ -151,7 +151,7 @@ fn partitioned(flows: &[Element]) -> Option<(u64, String)> {
     None
 }
 
-/// What of a flow has no effect here, though it would in MQSim.
+/// Parameters of a flow that have no effect here, though they would in MQSim.
 fn without_effect(number: usize, flow: &Parameters<'_>) -> Result<Vec<String>, Wrong> {
     let mut notes = Vec::new();
     if let Some(e) = flow.find("Device_Level_Data_Caching_Mode") {

@@ -1,4 +1,4 @@
-//! A flow that makes requests of its own.
+//! A synthetic flow: it generates its requests.
 //!
 //! Laws:   what is drawn is distributed as MQSim's source draws it; the numbers are those of this
 //!         program's generator, so that a seed gives the same requests on every machine, and not
@@ -35,7 +35,7 @@ const OWN: [&str; 15] = [
 ];
 /// Longest request in sectors, 1 GiB: a generator's mistake is found before it fills the memory.
 const SECTORS_MAX: u64 = 1 << 21;
-/// Most requests under way; NVMe has 65535 in a queue.
+/// Most requests in flight; NVMe has 65535 in a queue.
 const DEPTH_MAX: u64 = 65_535;
 /// 2^53: a double holds all smaller whole numbers.
 const TWO_53: f64 = (1u64 << 53) as f64;
@@ -43,7 +43,7 @@ const TWO_53: f64 = (1u64 << 53) as f64;
 /// When requests are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Generator {
-    /// So many are kept under way.
+    /// This number of requests is kept in flight.
     QueueDepth(u32),
     /// At exponentially distributed intervals of this mean, in nanoseconds.
     Interval(u64),
@@ -54,7 +54,7 @@ pub enum Generator {
 enum Addresses {
     Streaming,
     Uniform,
-    /// So many percent of the requests are outside so many percent of the addresses.
+    /// `n` percent of the addresses are hot, and get all but `n` percent of the requests.
     HotCold(u64),
 }
 
@@ -66,7 +66,7 @@ enum Sizes {
     Normal(u64),
 }
 
-/// A flow of requests of its own.
+/// A synthetic flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Synthetic {
     /// When they are sent.
@@ -78,7 +78,7 @@ pub struct Synthetic {
     working_set_percent: u64,
     read_percent: u64,
     addresses: Addresses,
-    /// Addresses are multiples of so many sectors; 1 if they are not aligned.
+    /// Addresses are multiples of this number of sectors; 1 if they are not aligned.
     aligned: u64,
     sizes: Sizes,
     /// Mean length in sectors.

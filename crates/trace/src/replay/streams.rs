@@ -1,8 +1,8 @@
 //! Several streams of requests at one device, each at its own pace.
 //!
 //! Picture:    streams -> which has a request that is due, the earliest first -> device.
-//! Laws:       1. a stream of a depth has its next request due when fewer than the depth are under
-//!                way; one of times has it due at its time, counted from the beginning;
+//! Laws:       1. a stream with a depth sends its next request when fewer than the depth are in
+//!                flight; a timed stream sends it at its time, counted from the beginning;
 //!             2. of requests that are due at one moment the streams take turns;
 //!             3. no more than the depth of [`Options`] are at the device or wait for it.
 //! Invariants: the same streams on the same device give the same outcome.
@@ -17,11 +17,11 @@ use crate::requests::Request;
 /// When the requests of a stream are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// So many are kept under way, until a time if there is one.
+    /// A number of requests is kept in flight, until a time if there is one.
     Depth {
         /// How many.
         depth: u32,
-        /// Nothing is sent after so much virtual time.
+        /// Nothing is sent after this virtual time.
         until: Option<Span>,
     },
     /// At their times, nanoseconds since the beginning.
