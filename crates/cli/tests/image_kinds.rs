@@ -274,6 +274,12 @@ fn ext4_with_protection_from_two_mounts_is_checked_as_e2fsck_checks_it() {
             let (code, stdout, _) = run(at, &["fsck", "x"]);
             assert_eq!((code, stdout.contains("error: mmp")), (1, true), "{features}: {stdout}");
             assert!(tool(at, check, "e2fsck -fn x >/dev/null 2>&1; [ $? -ge 4 ]").is_some());
+            // Linux does not mount it for writing.
+            for verb in [&["inspect", "x"][..], &["recover", "x", "--to", "y"]] {
+                let (code, _, err) = run(at, verb);
+                let says = err.contains("ext4 multiple-mount protection");
+                assert_eq!((code, says), (1, true), "{features}: {verb:?}: {err}");
+            }
         }
         image.write_all_at(&good, block * 1024).expect("written");
         assert_eq!(run(at, &["fsck", "x"]).0, 0, "{features}");
@@ -301,5 +307,33 @@ fn clean_is_a_word_of_fsck_and_fsck_says_what_it_did_not_check() {
     if tool(at, check, "truncate -s 8M x && mke2fs -q -t ext4 -O quota x").is_some() {
         let (code, stdout, _) = run(at, &["fsck", "x"]);
         assert_eq!((code, stdout.contains("quotas")), (0, true), "{stdout}");
+    }
+}
+
+#[test]
+fn an_ext4_whose_journal_is_gone_is_refused_whatever_of_it_is_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    let check = "parts of the journal of ext4";
+    for request in [
+        "clri <8>",
+        "sif <8> mode 040755",
+        "sif <8> links_count 0",
+        "sif <8> size 1024",
+        "sif <8> block[0] 0",
+        "ssv journal_inum 0",
+        "ssv journal_inum 12",
+    ] {
+        let make = "rm -f x; truncate -s 16M x && mke2fs -q -F -t ext4 -b 1024 x";
+        let damage = format!("{make} && debugfs -w -R '{request}' x 2>/dev/null >&2");
+        if tool(at, check, &damage).is_none() {
+            return;
+        }
+        // e2fsck calls each damaged, and Linux mounts none.
+        assert!(tool(at, check, "e2fsck -fn x >/dev/null 2>&1; [ $? -ge 4 ]").is_some());
+        for verb in VERBS {
+            let (code, stdout, err) = run(at, verb);
+            assert_eq!(code, 1, "{request}: {verb:?}: {stdout}{err}");
+        }
     }
 }

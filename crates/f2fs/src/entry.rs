@@ -349,10 +349,13 @@ fn dirty_limits(o: &Options, mut policy: WbPolicy) -> FsResult<WbPolicy> {
     Ok(policy)
 }
 
+/// By the magic of either copy: Linux mounts by the second where the first is gone.
 fn probe(view: &dyn View) -> bool {
-    let mut magic = [0u8; 4];
-    view.read_at(SuperBlock::AT as u64, &mut magic).is_ok()
-        && u32::from_le_bytes(magic) == SuperBlock::MAGIC
+    (0..u64::from(SuperBlock::COPIES)).any(|copy| {
+        let mut magic = [0u8; 4];
+        view.read_at(copy * 4096 + SuperBlock::AT as u64, &mut magic).is_ok()
+            && u32::from_le_bytes(magic) == SuperBlock::MAGIC
+    })
 }
 
 /// Beside the chain, whatever Linux does: an image that a cut leaves is recovered again.

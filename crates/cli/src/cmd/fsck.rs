@@ -43,7 +43,9 @@ fn fsck(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         Ok::<_, ExitCode>((fs, (fs.check)(view, &options, a.recover, &Sound::default())))
     })??;
     let report = report.map_err(|e| out.fs_error(&a.image.shown(), &e))?;
+    let is_replayed = |f: &Fault| f.severity == "fixed-by-replay";
     let state = match (report.is_clean, report.recovered) {
+        (true, false) if report.faults.iter().any(is_replayed) => "clean once it is recovered",
         (true, false) => "clean",
         (true, true) => "clean after recovery in memory",
         (false, false) => "not clean",

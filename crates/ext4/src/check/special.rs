@@ -74,6 +74,9 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
             if (first..=first + u64::from(s.g.gdt_blocks)).contains(&p) {
                 let expected = "no block of the super block or the group descriptors";
                 s.add(Kind::BlockTwice, place("i_block"), p, expected);
+            } else if s.meta.has(p) {
+                let expected = "no bitmap and no block of an inode table: move it";
+                s.add(Kind::BlockTwice, place("i_block"), p, expected);
             } else if !s.g.holds(p, 1) {
                 s.add(Kind::BlockRange, place("i_block"), p, "a block of the file system");
             }
@@ -113,6 +116,9 @@ fn hidden(s: &mut State<'_>, number: u32, i: &Inode) {
 }
 
 fn journal(s: &mut State<'_>, number: u32, i: &Inode) {
+    if i.links_count.get() == 0 {
+        s.add(Kind::JournalInode, format!("inode {number}, i_links_count"), 0, "1");
+    }
     let map = blocks::walk(s, number, i, true);
     inodes::file_of(s, number, i, &map);
     let mut next = 0u64;
@@ -316,6 +322,7 @@ pub(super) fn pass(s: &mut State<'_>) {
         u.names = u32::from(u.links);
     }
     let has_orphans = s.sb.has_ro_compat(ro_compat::ORPHAN_PRESENT);
+    let mut entries = false;
     let seed = s.sums.inode_seed(number, i.generation.get());
     for (_, start, n) in std::mem::take(&mut s.orphan_runs) {
         if !s.g.holds(start, n.into()) {
@@ -325,6 +332,7 @@ pub(super) fn pass(s: &mut State<'_>) {
             let Some(bytes) = s.read(block) else { return };
             let Some(tail) = OrphanTail::load(&bytes) else { return };
             let right = s.sums.orphan_block(seed, block, &bytes);
+            entries |= orphan::slots(&bytes).iter().any(|n| n.get() != 0);
             let place = format!("orphan file, block {block}");
             if tail.magic.get() != OrphanTail::MAGIC {
                 s.add(Kind::OrphanFile, place, tail.magic.get(), OrphanTail::MAGIC);
@@ -334,5 +342,10 @@ pub(super) fn pass(s: &mut State<'_>) {
                 s.add(Kind::OrphanFile, place, "entries", "none without orphan_present");
             }
         }
+    }
+    if has_orphans && !entries {
+        // The next mount clears it.
+        let expected = "no orphan_present: the orphan file is empty";
+        s.harmless(Kind::OrphanFile, place, "orphan_present", expected);
     }
 }

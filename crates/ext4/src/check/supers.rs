@@ -126,6 +126,19 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     );
     let outside = sb.journal_uuid.iter().any(|b| *b != 0);
     value("s_journal_uuid", !outside, 1, "0 without an external journal");
+    if sb.has_ro_compat(ro_compat::QUOTA) {
+        let quota = [
+            ("s_usr_quota_inum", sb.usr_quota_inum, Some(ino::USER_QUOTA)),
+            ("s_grp_quota_inum", sb.grp_quota_inum, Some(ino::GROUP_QUOTA)),
+            ("s_prj_quota_inum", sb.prj_quota_inum, None),
+        ];
+        for (field, number, reserved) in quota {
+            let number = number.get();
+            let is_own = number == 0 || Some(number) == reserved;
+            let is_free = (sb.first_inode()..=sb.inodes_count.get()).contains(&number);
+            value(field, is_own || is_free, number.into(), "0, its reserved inode, or a free one");
+        }
+    }
     if sb.uuid == [0; 16] {
         // `mke2fs -U clear`: Linux mounts it.
         let (found, expected) = ("0", "an identity");

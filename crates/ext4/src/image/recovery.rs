@@ -19,11 +19,13 @@ use wp_jbd2::recover::{Addition, clear_errno, end_recovery, read_super, replay_l
 use wp_jbd2::{LogMap, RecoverPolicy, RecoveryReport};
 use wp_medium::Overlay;
 
-use crate::disk::{SuperBlock, incompat, ino};
+use crate::disk::mmp::Mmp;
+use crate::disk::{SuperBlock, compat, incompat, ino};
 
 use super::Image;
 use super::editor::Editor;
 use super::fast_commit::{self, FastCommits};
+use super::map::Run;
 use super::orphans::{self, changed};
 
 /// What recovery found and did.
@@ -234,6 +236,7 @@ fn replay_image(
     let open = |e| (Stage::Open, e);
     let in_log = |e| (Stage::Replay, e);
     let bs = image.geometry().block_size;
+    check_mounts(image).map_err(open)?;
     if !image.super_block().has_incompat(incompat::RECOVER) {
         // A log that need not be replayed may still say that it was aborted.
         recovery.journal_errno = recorded_error(dev, image, policy).map_err(open)?;
@@ -321,6 +324,56 @@ fn recorded_error(dev: &Overlay<'_>, image: &Image<'_>, policy: &RecoverPolicy) 
     Ok(sb.errno.get())
 }
 
+/// A mount ends if it is not told where the journal is, and if the block of multiple-mount
+/// protection is damaged or e2fsck's. Source: `ext4_load_journal`, `read_mmp_block`,
+/// `ext4_multi_mount_protect`.
+fn check_mounts(image: &Image<'_>) -> FsResult<()> {
+    let sb = image.super_block();
+    let has_journal = sb.has_compat(compat::HAS_JOURNAL);
+    if has_journal && sb.journal_inum.get() == 0 && sb.journal_dev.get() == 0 {
+        let expected = "the journal's inode, or s_journal_dev";
+        return Err(FsError::corrupt(
+            "ext4 super block",
+            "s_journal_inum",
+            SuperBlock::AT,
+            0,
+            expected,
+        ));
+    }
+    if !sb.has_incompat(incompat::MMP) {
+        return Ok(());
+    }
+    let block = sb.mmp_block.get();
+    let at = block.saturating_mul(u64::from(image.geometry().block_size.bytes()));
+    let wrong = |field, found: u32, expected: String| {
+        let structure = "ext4 multiple-mount protection";
+        Err(FsError::corrupt(structure, field, at, found.into(), expected))
+    };
+    if !image.geometry().holds(block, 1) {
+        let expected = "a block of the file system";
+        return Err(FsError::corrupt(
+            "ext4 super block",
+            "s_mmp_block",
+            SuperBlock::AT,
+            block,
+            expected,
+        ));
+    }
+    let bytes = image.read_block(block, "ext4 multiple-mount protection")?;
+    let Some(mmp) = Mmp::load(&bytes) else { return Ok(()) };
+    let right = image.checksums().mmp(&mmp);
+    if mmp.magic.get() != Mmp::MAGIC {
+        return wrong("mmp_magic", mmp.magic.get(), format!("{:#x}", Mmp::MAGIC));
+    }
+    if image.checksums().metadata() && mmp.checksum.get() != right {
+        return wrong("mmp_checksum", mmp.checksum.get(), format!("{right:#x}"));
+    }
+    if mmp.seq.get() == Mmp::SEQ_FSCK {
+        return wrong("mmp_seq", mmp.seq.get(), "no e2fsck at work".to_owned());
+    }
+    Ok(())
+}
+
 /// A mount ends without a root directory. Source: `__ext4_fill_super`.
 fn check_root(image: &Image<'_>) -> FsResult<()> {
     let record = image.inode(ino::ROOT)?;
@@ -363,5 +416,12 @@ pub fn log_map(image: &Image<'_>) -> FsResult<LogMap> {
         }
         next = run.end();
     }
-    Ok(LogMap { blocks: map.runs.iter().map(|r| (r.logical, r.start, r.blocks)).collect() })
+    // What is behind the file's length is none of the log: one that says more is too short.
+    let length = record.inode.size() / u64::from(image.geometry().block_size.bytes());
+    let within = |r: &Run| {
+        let left = length.saturating_sub(r.logical.into());
+        let blocks = u64::from(r.blocks).min(left);
+        Some((r.logical, r.start, u32::try_from(blocks).ok()?)).filter(|(.., n)| *n > 0)
+    };
+    Ok(LogMap { blocks: map.runs.iter().filter_map(within).collect() })
 }
