@@ -23,6 +23,7 @@ pub mod patch_f2fs;
 pub mod patch_nilfs2;
 pub mod serve;
 pub mod texts;
+pub mod traces;
 pub mod world;
 
 use base::Family;
@@ -98,6 +99,12 @@ pub const TARGETS: &[Target] = &[
         "a block trace in each format, replayed onto a device",
         files::block_trace,
     ),
+    plain(
+        "trace_columns",
+        "a description of columns, and a text that has them, of all its devices",
+        traces::columns,
+    ),
+    plain("mqsim", "a workload definition of MQSim, its flows on a device", traces::mqsim),
     plain("events", "a run's events and lines, and every view of them", files::events),
     plain("kernel_trace", "a recorded kernel's trace, and its summary", files::kernel_trace),
     plain("fio_job", "a fio job file, its layout and operations", texts::fio_job),

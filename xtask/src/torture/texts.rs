@@ -12,7 +12,7 @@ struct Sort {
     command: &'static [&'static str],
 }
 
-const SORTS: [Sort; 14] = [
+const SORTS: [Sort; 16] = [
     Sort {
         seeds: &["examples/append-fsync.fio", "examples/randwrite-fsync.fio"],
         skip: 0,
@@ -67,6 +67,22 @@ const SORTS: [Sort; 14] = [
         seeds: &["fuzz/seeds/block_trace/iolog", "fuzz/seeds/block_trace/iolog-2"],
         skip: 2,
         command: &["replay", "input", "--on", "fixed", "--wrap"],
+    },
+    Sort {
+        seeds: &[
+            "fuzz/seeds/block_trace/alibaba",
+            "fuzz/seeds/block_trace/systor",
+            "fuzz/seeds/block_trace/spc",
+            "fuzz/seeds/block_trace/fiu",
+            "fuzz/seeds/block_trace/biosnoop",
+        ],
+        skip: 2,
+        command: &["replay", "input", "--on", "fixed", "--wrap", "--from", "all"],
+    },
+    Sort {
+        seeds: &["fuzz/seeds/mqsim/bandwidth", "fuzz/seeds/mqsim/streaming"],
+        skip: 0,
+        command: &["replay", "input", "--on", "fixed", "--align"],
     },
     Sort {
         seeds: &["fuzz/seeds/log_writes/log-512", "fuzz/seeds/log_writes/log-4096"],

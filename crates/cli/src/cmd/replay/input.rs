@@ -138,6 +138,8 @@ pub struct Inputs {
     paths: Vec<PathBuf>,
     /// Open; none of stdin, which is read once.
     files: Vec<Option<File>>,
+    /// Are they read more than once? What is a pipe was copied then.
+    again: bool,
     bytes: Rc<Cell<u64>>,
     total: u64,
 }
@@ -157,7 +159,7 @@ impl Inputs {
             total += file.as_ref().and_then(|f| f.metadata().ok()).map_or(0, |m| m.len());
             files.push(file);
         }
-        Ok(Inputs { paths, files, bytes: Rc::default(), total })
+        Ok(Inputs { paths, files, again, bytes: Rc::default(), total })
     }
 
     /// Their paths.
@@ -179,8 +181,7 @@ impl Inputs {
                 None => Box::new(io::stdin().lock()),
                 Some(file) => {
                     let mut file = file;
-                    // What cannot be rewound is a pipe that is read once.
-                    if self.bytes_may_be_again(path) {
+                    if self.again {
                         file.rewind().map_err(|e| out.host_error(path, &e))?;
                     }
                     Box::new(file)
@@ -190,12 +191,6 @@ impl Inputs {
             all.push(wp_trace::File { name: path.shown(), from });
         }
         Ok(all)
-    }
-
-    fn bytes_may_be_again(&self, path: &Path) -> bool {
-        let at = self.paths.iter().position(|p| p == path);
-        let file = at.and_then(|at| self.files[at].as_ref());
-        file.and_then(|f| f.metadata().ok()).is_some_and(|m| m.is_file())
     }
 
     /// How much was read, for progress: ` 42 % `, or nothing of what has no length.
