@@ -1,6 +1,6 @@
 //! What an image file is: the one place that every verb asks.
 //!
-//! Picture:    formats with a magic before all file systems ([`known`]) -> file systems that this
+//! Picture:    formats with a magic before all file systems (`known`) -> file systems that this
 //!             build reads (`FsEntry::probe`) -> formats with another magic -> partition tables
 //!             ([`partitions`]) -> formats whose magic is at the end -> nothing known.
 //! Invariants: 1. no bytes make it panic, and it reads a bounded part of the image.

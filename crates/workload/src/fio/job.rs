@@ -563,7 +563,7 @@ pub struct JobFile {
 impl JobFile {
     /// Adds an error for each job whose sizes do not fit its files on an empty file system. Not
     /// part
-    /// of [`parse`]: on an image the files may exist. A file that an earlier job creates counts as
+    /// of `parse`: on an image the files may exist. A file that an earlier job creates counts as
     /// written in full.
     pub fn fit_empty(&mut self) {
         if self.has_errors() {
