@@ -216,6 +216,9 @@ impl F2fs {
         io: &Kiocb,
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
+        // What is in flight of other callers holds no lock in Linux (`f2fs_dio_write_iter`). A
+        // blocking call waits for it all the same: here that stands for the lock that a blocking
+        // overwrite would hold.
         let lock = if io.is_async() && !self.is_lfs() && !self.logs_direct() {
             inode.lock.lock().await
         } else {

@@ -2,9 +2,10 @@
 //!
 //! Picture:    prepared -> (`iodepth_batch` of them) submitted -> reaped: at `iodepth`, down to
 //!             `iodepth_low`, `iodepth_batch_complete_min` to `_max` at a time.
-//! Left out:   `userspace_reap`, `nowait`, `hipri`: they change no order.
-//! Source:     fio's manual; what the installed fio does (`tests/fio_oracle.rs`); of libaio,
-//!             which has no call for it, a sync is made at once, beside what is in flight.
+//! Invariants: with libaio, which has no call for it here, a sync is made at once, beside what is in
+//!             flight.
+//! Source:     fio's manual; the shares of depths, submissions and completions that the installed
+//!             fio reports (`cli/tests/fio_jobs.rs`).
 
 use wp_base::{FsError, FsResult, Time};
 use wp_vfs::{Fd, IoCall, IoContext, Iocb, SyncKind, Vfs};
