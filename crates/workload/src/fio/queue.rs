@@ -2,8 +2,8 @@
 //!
 //! Picture:    prepared -> (`iodepth_batch` of them) submitted -> reaped: at `iodepth`, down to
 //!             `iodepth_low`, `iodepth_batch_complete_min` to `_max` at a time.
-//! Invariants: with libaio, which has no call for it here, a sync is made at once, beside what is in
-//!             flight.
+//! Invariants: with libaio, which has no call for it here, a sync is made at once, beside what is
+//!             in flight.
 //! Source:     fio's manual; the shares of depths, submissions and completions that the installed
 //!             fio reports (`cli/tests/fio_jobs.rs`).
 
