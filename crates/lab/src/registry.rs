@@ -9,6 +9,8 @@ use crate::workload::WorkloadEntry;
 /// File systems.
 pub static FILE_SYSTEMS: &[&FsEntry] =
     &[&wp_ext4::ENTRY, &wp_f2fs::ENTRY, &wp_nilfs2::ENTRY, &wp_btrfs::ENTRY];
+/// What a machine may be without: no file system, and programs that use its devices.
+pub static NONE: &FsEntry = &wp_raw::ENTRY;
 /// Devices.
 pub static DEVICES: &[&DeviceEntry] = wp_device::DEVICES;
 /// Workloads.
@@ -24,10 +26,16 @@ pub static WORKLOADS: &[&WorkloadEntry] = &[
     &crate::workload::wl_varmail::ENTRY,
 ];
 
+/// A file system by name, or [`NONE`]. Errors: as [`find`].
+pub fn find_fs(name: &str) -> Result<&'static FsEntry, String> {
+    let all: Vec<&FsEntry> = FILE_SYSTEMS.iter().copied().chain([NONE]).collect();
+    find("file system", &all, |f| f.name, name)
+}
+
 /// A table's entry by name; `Err` lists the known names.
 pub fn find<'a, T>(
     kind: &str,
-    table: &'a [&'a T],
+    table: &[&'a T],
     name_of: fn(&T) -> &'static str,
     name: &str,
 ) -> Result<&'a T, String> {

@@ -238,7 +238,7 @@ pub fn setting(dir: &Path) -> io::Result<Setting> {
     let table = document.get("fs").and_then(toml::Value::as_table);
     let name = table.and_then(|t| t.get("name")).and_then(toml::Value::as_str);
     let name = name.ok_or_else(|| wrong("no `fs.name`".to_owned()))?;
-    let fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, name);
+    let fs = registry::find_fs(name);
     let start = document.get("partition_start").and_then(toml::Value::as_integer);
     let start = start.and_then(|s| u64::try_from(s).ok());
     let start = start.ok_or_else(|| wrong("no number `partition_start`".to_owned()))?;

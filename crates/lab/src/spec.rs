@@ -19,6 +19,14 @@ pub fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
     Ok((fs, options))
 }
 
+/// The same, or no file system: `none`.
+pub fn machine_fs(text: &str) -> Result<(&'static FsEntry, Options), String> {
+    let (name, rest) = name_and_rest(text);
+    let fs = registry::find_fs(name)?;
+    let options = Options::parse(rest, fs.options).map_err(|e| e.to_string())?;
+    Ok((fs, options))
+}
+
 /// A device: a preset's name, and replaced parameters.
 pub type Device = (String, Vec<(String, u64)>);
 

@@ -38,6 +38,7 @@ mod mounts;
 mod mutants;
 mod placement;
 mod power_cut;
+mod raw;
 mod recovered;
 mod states;
 mod table_trim;

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use wp_base::{FsError, FsResult, Ino};
+use wp_base::event::ZoneOp;
+use wp_base::{FsError, FsResult, Ino, Zone};
 use wp_block::PlugGuard;
 use wp_cache::{ErrMark, Fut};
 use wp_medium::Slice;
@@ -372,6 +373,25 @@ pub trait FileSystem {
         let _ = (start, len, least);
         Box::pin(async { Err(FsError::Unsupported("fstrim".into())) })
     }
+    /// Discards a range of bytes of a block device (`ioctl(BLKDISCARD)`). Errors: `Invalid` of
+    /// what is none, or for a range that is not on it; `Unsupported` of a device that does not;
+    /// `Io`.
+    fn discard<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, ()> {
+        let _ = (ino, offset, len);
+        Box::pin(async { Err(no_device()) })
+    }
+    /// The zones of a block device, addressed from its start; none of one without zones
+    /// (`ioctl(BLKREPORTZONE)`). Errors: as [`FileSystem::discard`].
+    fn zones<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<Zone>> {
+        let _ = ino;
+        Box::pin(async { Err(no_device()) })
+    }
+    /// Does something with the zone of a block device that begins at byte `at`
+    /// (`ioctl(BLKRESETZONE)`, `BLKFINISHZONE`, ...). Errors: as [`FileSystem::discard`].
+    fn manage_zone<'a>(&'a self, ino: Ino, op: ZoneOp, at: u64) -> Fut<'a, ()> {
+        let _ = (ino, op, at);
+        Box::pin(async { Err(no_device()) })
+    }
     /// Makes everything durable.
     fn sync_all<'a>(&'a self) -> Fut<'a, ()>;
     /// Makes everything of this file system durable, as `syncfs` does, which sends less and waits
@@ -416,6 +436,10 @@ pub trait FileSystem {
     fn error_recorded_on_disk(&self) -> bool {
         false
     }
+}
+
+fn no_device() -> FsError {
+    FsError::Invalid("ioctl: the file is no block device")
 }
 
 fn no_xattrs() -> FsError {

@@ -12,6 +12,7 @@ mod contents;
 mod entry;
 mod era;
 mod fs;
+mod ioctl;
 mod kiocb;
 mod opens;
 mod syscall;

@@ -62,7 +62,7 @@ impl OpenFlags {
 }
 
 pub(crate) struct OpenFile {
-    ino: Ino,
+    pub(crate) ino: Ino,
     write: bool,
     append: bool,
     direct: bool,
@@ -243,8 +243,9 @@ impl Vfs {
                     }
                 }
             };
-            if flags.direct && self.kind(found).await? != FileType::File {
-                return Err(FsError::Invalid("O_DIRECT is for regular files"));
+            let takes_direct = |kind| matches!(kind, FileType::File | FileType::Block);
+            if flags.direct && !takes_direct(self.kind(found).await?) {
+                return Err(FsError::Invalid("O_DIRECT is for regular files and block devices"));
             }
             soon!(fs.open(found, flags.write))?;
             if truncate {

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use wp_base::Rng;
 use wp_workload::fio::{
-    Action, Direction, Job, Sequence, SyncWhat, Variables, heading, layout, normal, parse, terse,
+    Action, Direction, Existing, Job, Sequence, SyncWhat, Variables, heading, layout, normal,
+    parse, terse,
 };
 
 use crate::skip::skipped;
@@ -31,7 +32,7 @@ fn fio_is_there(check: &str) -> bool {
 type Line = (String, &'static str, u64, u64);
 
 fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
-    let plan = layout(job, &mut |_| 0)?;
+    let plan = layout(job, &mut |_| Existing::default())?;
     let mut sequence = Sequence::new(job, &plan, 0, bugs)?;
     let mut out = Vec::new();
     let mut open = vec![false; plan.files.len()];
@@ -40,7 +41,11 @@ fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
         match sequence.next_action() {
             Action::Done => return Ok(out),
             Action::Io { file, direction, offset, length } => {
-                let word = if direction == Direction::Read { "read" } else { "write" };
+                let word = match direction {
+                    Direction::Read => "read",
+                    Direction::Write => "write",
+                    Direction::Trim => "trim",
+                };
                 out.push((plan.files[file].path.clone(), word, offset, length));
             }
             Action::Sync { file, what } => {
@@ -92,6 +97,7 @@ fn read_log(path: &Path) -> Vec<Line> {
         let word = match w[2] {
             "read" => "read",
             "write" => "write",
+            "trim" => "trim",
             "sync" => "sync",
             "datasync" => "datasync",
             "open" => "open",
@@ -101,8 +107,8 @@ fn read_log(path: &Path) -> Vec<Line> {
         // A sync's offset is whatever the operation before it had.
         let place = |i: usize| w[i].parse().expect("a number");
         let (offset, length) =
-            if matches!(word, "read" | "write") { (place(3), place(4)) } else { (0, 0) };
-        lines.push((w[1].to_owned(), word, offset, length));
+            if matches!(word, "read" | "write" | "trim") { (place(3), place(4)) } else { (0, 0) };
+        lines.push((w[1].trim_start_matches('/').to_owned(), word, offset, length));
     }
     lines
 }
@@ -247,6 +253,32 @@ fn any_job(rng: &mut Rng) -> String {
         text += &format!("{}\n", line.replace(';', "\n"));
     }
     format!("rw={}\n{text}", lines[0].trim_start_matches("rw="))
+}
+
+/// The same that trim: only devices can be, which fio's engine `null` need not have. The path is
+/// ours without its slash.
+#[test]
+fn trims_have_fios_sequences() {
+    let mut rng = Rng::stream(6, "fio jobs");
+    let mut jobs = Vec::new();
+    while jobs.len() < 40 {
+        let job = any_job(&mut rng);
+        // One name is one device; with the others fio writes elsewhere, which a warning says.
+        if ["nrfiles", "ba=", "offset=", "strided"].iter().any(|w| job.contains(w)) {
+            continue;
+        }
+        let (first, rest) = job.split_once('\n').expect("a line");
+        let word = first.trim_start_matches("rw=");
+        let (word, postfix) =
+            word.split_once(':').map_or((word, String::new()), |(w, p)| (w, format!(":{p}")));
+        let rand = if word.contains("rand") { "rand" } else { "" };
+        let kind = if rng.below(2) == 0 { "trim" } else { "trimwrite" };
+        jobs.push(format!(
+            "rw={rand}{kind}{postfix}\n{rest}filename=/dev/writepath-{}\n",
+            jobs.len()
+        ));
+    }
+    check_all("fio trims", &jobs);
 }
 
 /// Thirty jobs; `WRITEPATH_FIO_JOBS=3000` makes it so many, `WRITEPATH_FIO_SEED` others.

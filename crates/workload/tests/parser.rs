@@ -46,7 +46,7 @@ fn what_is_not_supported_is_an_error_with_a_way_out() {
         ("atomic=1", "atomically"),
         ("ioengine=posixaio\niodepth=2", "iodepth=2 is not supported yet"),
         ("ioengine=rdma", "use psync"),
-        ("filename=/dev/sda", "is a block device"),
+        ("filename=/dev/sda:f", "is a block device"),
         ("rw=randtrim", "trims"),
         ("verify=crc32c", "verify"),
         ("fallocate=strange", "posix"),
@@ -65,7 +65,10 @@ fn variables_come_from_what_is_handed_in() {
     let f = parse("t.fio", text, &|_| None, &variables);
     assert!(!f.has_errors(), "{}", f.rendered());
     assert_eq!(f.jobs.len(), 5);
-    assert_eq!(layout(&f.jobs[0], &mut |_| 0).expect("fits").size, 3 << 20);
+    assert_eq!(
+        layout(&f.jobs[0], &mut |_| wp_workload::fio::Existing::default()).expect("fits").size,
+        3 << 20
+    );
     assert!(first_error("[j]\nsize=${PATH}\n").contains("no variable `PATH`"));
 }
 
@@ -217,7 +220,9 @@ fn any_bytes_are_parsed_without_a_panic_and_any_job_ends() {
             continue;
         }
         for job in f.jobs.iter().take(4) {
-            let Ok(plan) = layout(job, &mut |_| 0) else { continue };
+            let Ok(plan) = layout(job, &mut |_| wp_workload::fio::Existing::default()) else {
+                continue;
+            };
             let blocks = plan.files.iter().map(|f| f.span / job.block_min()).sum::<u64>();
             if blocks > 1 << 20 {
                 continue;

@@ -17,7 +17,7 @@ use wp_lab::machine::{Machine, MachineError, MachineSpec};
 use wp_lab::profile::Profile;
 use wp_lab::registry;
 use wp_lab::results::{EVENTS, Results, events_compressed, sha256};
-use wp_lab::workload::fio::WRITE_SHORT;
+use wp_lab::workload::fio::{self, WRITE_SHORT};
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_vfs::{JournalConflict, Options, Vfs};
@@ -54,7 +54,7 @@ pub struct Setup {
     seed: Option<u64>,
     /// First sector of the partition [default: 2048; 0 on zoned devices]
     ///
-    /// The default is 0 also with several devices.
+    /// The default is 0 also with several devices, and without a file system.
     #[arg(long, value_name = "SECTOR")]
     partition_start: Option<u64>,
     /// Partition size, such as 29GiB [default: the rest of the device]
@@ -86,12 +86,15 @@ impl Setup {
 pub struct Args {
     #[command(flatten)]
     experiment: super::experiment::RunArgs,
-    /// File system and options: ext4,nodelalloc
+    /// File system and options: ext4,nodelalloc [default: ext4,era=4.6]
+    ///
+    /// `none` is a drive without a file system, for fio jobs with filename=/dev/NAME, whose default
+    /// it is.
     ///
     /// The option `era` is the kernel version whose rules the file system follows. `writepath list
     /// fs` lists all options, `writepath list eras` the rules of each version.
-    #[arg(long, value_name = "NAME", default_value = "ext4,era=4.6")]
-    fs: String,
+    #[arg(long, value_name = "NAME")]
+    fs: Option<String>,
     #[command(flatten)]
     setup: Setup,
     /// Save the partition to this new file after unmount
@@ -113,6 +116,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
 }
+
+/// The file system of `run` and `fio` by default.
+pub(super) const FS: &str = "ext4,era=4.6";
 
 /// Default of --max-events: about 30 MB of a result.
 const MAX_EVENTS: usize = 2_000_000;
@@ -141,7 +147,7 @@ fn spec(
     fs: &str,
     a: &Setup,
 ) -> Result<(MachineSpec, &'static wp_lab::workload::WorkloadEntry, Options), String> {
-    let (fs, fs_options) = super::file_system(fs)?;
+    let (fs, fs_options) = wp_lab::spec::machine_fs(fs)?;
     let ((device, device_params), more) = super::devices(&a.device)?;
     let (name, rest) = super::name_and_rest(&a.workload);
     let workload = registry::find("workload", registry::WORKLOADS, |w| w.name, name)?;
@@ -161,7 +167,8 @@ fn spec(
     let kernel = (version.0, version.1);
     let is_zoned =
         wp_device::find(&device).is_some_and(|d| d.params.iter().any(|p| p.name == "zone_bytes"));
-    let start = if is_zoned || !more.is_empty() { 0 } else { 2048 };
+    let is_whole = is_zoned || !more.is_empty() || fs.name == registry::NONE.name;
+    let start = if is_whole { 0 } else { 2048 };
     let elevator = QueueConfig::for_kernel(kernel, a.elevator.as_deref())?.elevator;
     let spec = MachineSpec {
         seed: a.seed.unwrap_or(1),
@@ -319,7 +326,11 @@ pub(super) fn perform(
     if let Some(code) = super::fio::refused(&a.workload, a.image.is_some(), out) {
         return Err(code);
     }
-    let (spec, workload, options) = spec(fs, a).map_err(|e| {
+    let made = spec(fs, a).and_then(|(spec, workload, options)| {
+        workload.check_on(&options, spec.fs)?;
+        Ok((spec, workload, options))
+    });
+    let (spec, workload, options) = made.map_err(|e| {
         out.fail(
             Exit::Usage,
             "config",
@@ -424,6 +435,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
 }
 
+/// The file system of a run that names none.
+fn default_fs(setup: &Setup) -> String {
+    let (name, rest) = super::name_and_rest(&setup.workload);
+    let options = Options::parse(rest, fio::ENTRY.options).ok();
+    let device = options.filter(|_| name == fio::ENTRY.name).map(|o| fio::device(&o));
+    match device {
+        Some(Ok(Some(_))) => registry::NONE.name.to_owned(),
+        _ => FS.to_owned(),
+    }
+}
+
 fn no_fio_report(out: &Out) -> ExitCode {
     let help = "use `--workload fio,job=FILE`";
     out.fail(Exit::Usage, "fio-json", "this workload has no fio report", help)
@@ -443,7 +465,8 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         return Err(out.fail(Exit::Usage, "max-events", what, "use --no-events to record none"));
     }
     let events = (!a.no_events).then(|| a.max_events.unwrap_or(MAX_EVENTS));
-    let ran = perform(&a.fs, &a.setup, events, out)?;
+    let fs = a.fs.clone().unwrap_or_else(|| default_fs(&a.setup));
+    let ran = perform(&fs, &a.setup, events, out)?;
     save((image, fio), &ran, out)?;
     finish(a, ran, out)
 }

@@ -359,7 +359,9 @@ fn file_system(
     found: &mut Vec<Diagnostic>,
 ) -> Option<Fs> {
     let kind = chosen(table, "kind", "ext4", at);
-    let fs = named("file system", registry::FILE_SYSTEMS, |f| f.name, kind, found)?;
+    let all: Vec<&FsEntry> =
+        registry::FILE_SYSTEMS.iter().copied().chain([registry::NONE]).collect();
+    let fs = named("file system", &all, |f| f.name, kind, found)?;
     let known: Vec<&str> = fs.options.iter().map(|o| o.key).collect();
     let fields = Fields::new("fs", (table, at), &known, found);
     fields.text("kind", found);

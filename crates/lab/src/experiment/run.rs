@@ -235,7 +235,7 @@ fn fio_totals(out: &mut Metrics) {
     jobs.dedup();
     let is_one = jobs.len() == 1;
     let (mut all_iops, mut all_ios) = (0.0, 0.0);
-    for direction in ["read", "write"] {
+    for direction in ["read", "write", "trim"] {
         let numbers = |what: &str| {
             let wanted = format!("{direction}_{what}");
             own.iter().filter(move |(_, (_, w), _)| *w == wanted).map(|(_, _, n)| n.value() as u64)

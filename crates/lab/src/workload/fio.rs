@@ -104,6 +104,13 @@ fn load(o: &Options) -> Result<Loaded, OptionError> {
     Ok(loaded)
 }
 
+/// The block device that a job file's jobs use; `None`: they use files.
+///
+/// Errors: some use devices, others files; a file that cannot be read.
+pub fn device(o: &Options) -> Result<Option<String>, String> {
+    load(o).map_err(|e| e.to_string())?.file.device()
+}
+
 fn room(o: &Options, fs: &FsEntry) -> Vec<(String, u64)> {
     let Ok(loaded) = load(o) else { return Vec::new() };
     let jobs = loaded.file.laid_out_bytes(!fs.offers.fallocate).into_iter();
@@ -117,9 +124,7 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     let results = match fio::run(vfs, &loaded.file, options).await {
         Ok(r) => r,
         Err(RunError::Fs(e)) => return Err(e),
-        Err(RunError::Job(_)) => {
-            return Err(FsError::Invalid("fio: a job's sizes and files do not fit"));
-        }
+        Err(RunError::Job(what)) => return Err(FsError::Unsupported(what)),
     };
     let mut report = WorkloadReport::default();
     for r in &results {
@@ -127,7 +132,7 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
             let key = format!("{}.{}.{what}", r.job.name, r.job.subjob);
             report.numbers.push((key, n));
         };
-        for (word, d) in ["read", "write"].into_iter().zip(&r.directions) {
+        for (word, d) in ["read", "write", "trim"].into_iter().zip(&r.directions) {
             if d.ios > 0 {
                 number(&format!("{word}_ios"), d.ios);
                 // A read ends where its file does; of a write a part found no room.
@@ -175,10 +180,10 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
 /// Where jobs ran one behind the other (`stonewall`): how long the reads and the writes of all of
 /// them took, and all together. Of jobs that ran beside each other nothing: that is the longest's.
 fn in_turn(results: &[JobResult]) -> Vec<(String, u64)> {
-    let mut turns: Vec<[u64; 2]> = Vec::new();
+    let mut turns: Vec<[u64; 3]> = Vec::new();
     for r in results {
         if turns.is_empty() || r.job.stonewall {
-            turns.push([0; 2]);
+            turns.push([0; 3]);
         }
         for (longest, d) in turns.iter_mut().rev().take(1).flatten().zip(&r.directions) {
             *longest = d.runtime_ns.max(*longest);
@@ -187,9 +192,15 @@ fn in_turn(results: &[JobResult]) -> Vec<(String, u64)> {
     if turns.len() < 2 {
         return Vec::new();
     }
-    let sum = |of: &dyn Fn(&[u64; 2]) -> u64| turns.iter().map(of).sum::<u64>();
+    let sum = |of: &dyn Fn(&[u64; 3]) -> u64| turns.iter().map(of).sum::<u64>();
     let (reads, writes) = (sum(&|t| t[0]), sum(&|t| t[1]));
-    let all = sum(&|t| t[0].max(t[1]));
-    let named = [("read_runtime_ns", reads), ("write_runtime_ns", writes), (IN_TURN, all)];
+    let trims = sum(&|t| t[2]);
+    let all = sum(&|t| t[0].max(t[1]).max(t[2]));
+    let named = [
+        ("read_runtime_ns", reads),
+        ("write_runtime_ns", writes),
+        ("trim_runtime_ns", trims),
+        (IN_TURN, all),
+    ];
     named.into_iter().filter(|(_, n)| *n > 0).map(|(k, n)| (k.to_owned(), n)).collect()
 }

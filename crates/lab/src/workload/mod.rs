@@ -50,6 +50,28 @@ pub struct WorkloadEntry {
     pub run: for<'a> fn(&'a Vfs, &'a Options) -> Fut<'a, WorkloadReport>,
 }
 
+impl WorkloadEntry {
+    /// Can it run on a file system, or on devices without one ([`crate::registry::NONE`])?
+    ///
+    /// Errors: what to change.
+    pub fn check_on(&self, options: &Options, fs: &FsEntry) -> Result<(), String> {
+        let is_raw = fs.name == crate::registry::NONE.name;
+        let device = if self.name == fio::ENTRY.name { fio::device(options)? } else { None };
+        match (is_raw, device) {
+            (true, None) => Err(format!(
+                "workload {} has files, and --fs none has block devices only: give --fs ext4, or \
+                 a fio job with filename=/dev/nvme0n1",
+                self.name
+            )),
+            (false, Some(device)) => Err(format!(
+                "the job uses the block device {device}, and the drive has a file system: give \
+                 --fs none"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The outcome of a workload.
 pub type WorkloadResult = FsResult<WorkloadReport>;
 

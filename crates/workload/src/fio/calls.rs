@@ -12,7 +12,7 @@ use wp_vfs::{Reserve, SyncKind};
 use super::job::{Job, JobFile, SyncWhat};
 use super::run::RunOptions;
 use super::sequence::{Action, Direction, Sequence};
-use super::setup::{self, Layout};
+use super::setup::{self, Existing, Layout};
 use crate::program::{Alloc, Call, Flags, LIMITS, Program, Step};
 
 /// Most calls of a program made of jobs: each is a place for power cuts.
@@ -47,6 +47,8 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
         "runs in parallel with the previous job; crash needs one process: add `stonewall`"
     } else if job.time_based || job.runtime > 0 {
         "ends after a time; `crash` needs a list of calls: set `size` or `number_ios`, without `runtime`"
+    } else if job.is_on_devices() || job.trims {
+        "is on a block device, and `crash` is about files: name a file"
     } else if job.iodepth > 1 && job.engine.is_async() {
         "has several operations in flight, and `crash` does one at a time: set iodepth=1"
     } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
@@ -115,7 +117,8 @@ impl Made {
             }
         }
         let lengths = &self.lengths;
-        let layout = setup::layout(job, &mut |p| lengths.get(p).copied().unwrap_or(0))?;
+        let existing = &mut |p: &str| Existing::file(lengths.get(p).copied().unwrap_or(0));
+        let layout = setup::layout(job, existing)?;
         let filled = job.reads || job.overwrite;
         for file in layout.files.iter().filter(|f| f.extend && !job.create_on_open) {
             if self.lengths.contains_key(&file.path) {
@@ -242,6 +245,7 @@ impl Made {
                 let len = u32::try_from(len).map_err(|_| format!("a block of {len} bytes"))?;
                 self.call(Call::Pread { fd, len, at })
             }
+            Direction::Trim => Err("discards a range, which a program cannot".to_owned()),
         }
     }
 }

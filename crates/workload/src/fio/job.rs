@@ -11,7 +11,7 @@ use super::options::{self, OptionInfo};
 use super::paths;
 use super::resolve;
 use super::sequence::Zone;
-use super::setup;
+use super::setup::{self, Existing};
 use super::value::Amount;
 
 /// The system calls that an engine makes.
@@ -127,6 +127,8 @@ pub struct Job {
     pub reads: bool,
     /// Writes.
     pub writes: bool,
+    /// Discards; with `writes`, what it then writes.
+    pub trims: bool,
     /// In random order.
     pub random: bool,
     /// Random: operations for one drawn offset. (`rw=randwrite:8`)
@@ -353,6 +355,7 @@ impl Job {
             new_group: false,
             reads: true,
             writes: false,
+            trims: false,
             random: false,
             sequence: 1,
             skip: 0,
@@ -483,6 +486,12 @@ impl Job {
         self.written_paths().iter().map(|p| paths::plain(p)).collect()
     }
 
+    /// Are its files block devices?
+    pub fn is_on_devices(&self) -> bool {
+        let paths = self.written_paths();
+        !paths.is_empty() && paths.iter().all(|p| p.starts_with("/dev/"))
+    }
+
     /// The directories on the way to its files, in the order in which they are made.
     pub fn directories(&self) -> Vec<String> {
         self.written_paths().iter().flat_map(|p| paths::directories(p)).collect()
@@ -570,8 +579,10 @@ impl JobFile {
             return;
         }
         let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
-        for job in &self.jobs {
-            match setup::layout(job, &mut |p| lengths.get(p).copied().unwrap_or(0)) {
+        // How long a device is the machine tells.
+        for job in self.jobs.iter().filter(|j| !j.is_on_devices()) {
+            let existing = &mut |p: &str| Existing::file(lengths.get(p).copied().unwrap_or(0));
+            match setup::layout(job, existing) {
                 Ok(layout) => {
                     lengths.extend(layout.files.into_iter().map(|f| (f.path, f.length)));
                 }
@@ -582,6 +593,22 @@ impl JobFile {
                 Err(_) => {}
             }
         }
+    }
+
+    /// The first block device that its jobs use; `None`: they use files.
+    ///
+    /// Errors: a job on a device beside one on a file.
+    pub fn device(&self) -> Result<Option<String>, String> {
+        let mut jobs = self.jobs.iter();
+        let Some(job) = jobs.find(|j| j.is_on_devices()) else { return Ok(None) };
+        if let Some(other) = self.jobs.iter().find(|j| !j.is_on_devices()) {
+            return Err(format!(
+                "job `{}` is on a block device and job `{}` on a file, and a machine has either: \
+                 write two job files",
+                job.name, other.name
+            ));
+        }
+        Ok(job.paths().first().map(|path| format!("/{path}")))
     }
 
     /// Options that a job leaves to their defaults, and whose defaults do something else here than
@@ -615,8 +642,9 @@ impl JobFile {
     pub fn laid_out_bytes(&self, no_fallocate: bool) -> Vec<(String, u64)> {
         let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
         let mut all = Vec::new();
-        for job in self.jobs.iter().filter(|j| j.create_serialize && !j.create_on_open) {
-            let existing = &mut |p: &str| lengths.get(p).copied().unwrap_or(0);
+        let lays_out = |j: &&Job| j.create_serialize && !j.create_on_open && !j.is_on_devices();
+        for job in self.jobs.iter().filter(lays_out) {
+            let existing = &mut |p: &str| Existing::file(lengths.get(p).copied().unwrap_or(0));
             let Ok(layout) = setup::layout(job, existing) else { continue };
             let takes =
                 job.reads || job.overwrite || (job.reserve_first.is_some() && !no_fallocate);

@@ -15,7 +15,7 @@ use super::job::Job;
 pub struct Logged {
     /// When it ended, since the job began.
     pub at_ns: u64,
-    /// 0: a read, 1: a write.
+    /// 0: a read, 1: a write, 2: a trim.
     pub direction: u8,
     /// How long it took.
     pub latency_ns: u64,
@@ -118,9 +118,9 @@ struct Sum {
 
 fn by_period(job: &Job, (kind, period_ns): (Kind, u64), all: &[Logged]) -> String {
     let mut text = String::new();
-    let mut sums = [Sum::default(); 2];
+    let mut sums = [Sum::default(); 3];
     let mut from = 0;
-    let mut end = |sums: &mut [Sum; 2], from: u64| {
+    let mut end = |sums: &mut [Sum; 3], from: u64| {
         for (direction, sum) in (0u8..).zip(sums.iter_mut()) {
             let sum = std::mem::take(sum);
             if sum.operations == 0 {

@@ -46,7 +46,7 @@ pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};
 pub use report::{Bins, counts, report, report_with};
 pub use run::{DepthCounts, JobResult, RunError, RunOptions, run};
 pub use sequence::{Action, Direction, Sequence, Until, Zone};
-pub use setup::{FileSetup, Layout, layout};
+pub use setup::{Existing, FileSetup, Layout, layout};
 pub use stats::{Histogram, Stat};
 pub use terse::terse;
 pub use value::MICROS_MAX;

@@ -101,6 +101,10 @@ pub fn heading(file: &JobFile) -> String {
 /// The word of `rw=`.
 fn direction(job: &Job) -> &'static str {
     match (job.reads, job.writes, job.random) {
+        (false, true, false) if job.trims => "trimwrite",
+        (false, true, true) if job.trims => "randtrimwrite",
+        (false, false, false) => "trim",
+        (false, false, true) => "randtrim",
         (true, false, false) => "read",
         (false, true, false) => "write",
         (true, false, true) => "randread",

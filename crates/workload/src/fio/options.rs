@@ -92,7 +92,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "rw",
         &["readwrite"],
-        "exact, except trims, and random `:N` with a random map (an offset may differ)",
+        "exact, except random `:N` with a random map (an offset may differ); trims: of devices",
     ),
     exact("rw_sequencer", &[], "sequential, identical"),
     exact("bs", &["blocksize"], "by direction"),

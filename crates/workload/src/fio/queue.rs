@@ -121,11 +121,7 @@ impl Queue {
             let slot = Slot::Sync(self.now());
             return self.add(run, fd, IoCall::Sync(kind), slot).await;
         }
-        if !self.prepared.is_empty() {
-            // fio's engine is busy until what was prepared has gone, and then something is reaped.
-            self.commit_batch(run).await?;
-            self.reap(run, true).await?;
-        }
+        self.submit_prepared(run).await?;
         let start = self.now();
         match what {
             SyncWhat::All => self.vfs.fsync(fd).await?,
@@ -134,6 +130,16 @@ impl Queue {
         run.result.sync.add(self.now().since(start).0);
         run.result.depth.level(self.depth() + 1, 1);
         Ok(())
+    }
+
+    /// Before a call that the queue does not hold: fio's engine is busy until what was prepared has
+    /// gone, and then something is reaped.
+    pub(super) async fn submit_prepared(&mut self, run: &mut Running) -> FsResult<()> {
+        if self.prepared.is_empty() {
+            return Ok(());
+        }
+        self.commit_batch(run).await?;
+        self.reap(run, true).await
     }
 
     async fn add(&mut self, run: &mut Running, fd: Fd, call: IoCall, slot: Slot) -> FsResult<()> {

@@ -353,18 +353,18 @@ fn direction(text: &str, job: &mut Job) -> Result<(), Wrong> {
         Some((w, p)) => (w.trim(), Some(p.trim())),
         None => (text, None),
     };
-    (job.reads, job.writes, job.random) = match word {
+    job.random = word.starts_with("rand");
+    (job.reads, job.writes, job.trims) = match word.strip_prefix("rand").unwrap_or(word) {
         "read" => (true, false, false),
         "write" => (false, true, false),
-        "randread" => (true, false, true),
-        "randwrite" => (false, true, true),
-        "rw" | "readwrite" => (true, true, false),
-        "randrw" => (true, true, true),
-        "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => {
-            return Err(Wrong::Refused(format!("`{word}`: trims are not modelled")));
-        }
-        other => {
-            let all = "read, write, randread, randwrite, rw, readwrite, randrw";
+        "trim" => (false, false, true),
+        "trimwrite" => (false, true, true),
+        "rw" => (true, true, false),
+        "readwrite" if !job.random => (true, true, false),
+        _ => {
+            let other = word;
+            let all = "read, write, trim, randread, randwrite, randtrim, rw, readwrite, randrw, \
+                       trimwrite, randtrimwrite";
             return Err(format!("`{other}` is not a direction (directions: {all})").into());
         }
     };
@@ -599,11 +599,26 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let help = "direct=1, or a larger bs, reads at the drive's speed";
         found.push(Diagnostic::warning(&at, what, help));
     }
-    if let Some(device) = job.filenames.iter().find(|f| f.starts_with("/dev/")) {
-        let what =
-            format!("`{device}` is a block device: jobs on a raw device are not supported yet");
-        let help = "name a file of the simulated file system; --device chooses the drive";
+    let is_device = |f: &&String| f.starts_with("/dev/");
+    if let Some(device) = job.filenames.iter().find(is_device)
+        && !job.is_on_devices()
+    {
+        let what = format!("`{device}` is a block device, and the job has a file beside it");
+        let help = "a machine has block devices (--fs none) or a file system: use two jobs files";
         found.push(Diagnostic::unsupported(&at, what, help));
+    }
+    if job.trims && !job.is_on_devices() {
+        let what = format!("job `{}` trims: that is for block devices", job.name);
+        let help = "name one: filename=/dev/nvme0n1; fio refuses to trim a file, too";
+        found.push(Diagnostic::error(&at, what, help));
+    }
+    if job.trims && job.writes {
+        let is_moved = job.random && (job.offset > 0 || job.offset_increment > 0);
+        if is_moved || job.strided || job.align.iter().any(|n| *n > 0) {
+            let what = "a job that trims and writes: with this offset, blockalign or zonemode fio \
+                        3.33 writes elsewhere";
+            found.push(Diagnostic::warning(&at, what, "here each trim is followed by its write"));
+        }
     }
     if job.nrfiles > 1 && (job.fsync > 0 || job.fdatasync > 0) {
         found.push(Diagnostic::warning(

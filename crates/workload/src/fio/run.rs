@@ -6,7 +6,7 @@ use std::fmt;
 use wp_base::rng::mix64;
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
-use wp_vfs::{Fd, IoCall, OpenFlags, SyncKind, Vfs};
+use wp_vfs::{Fd, FileType, IoCall, OpenFlags, SyncKind, Vfs};
 
 use super::control::Control;
 use super::job::{Engine, Job, JobFile, SyncWhat};
@@ -14,7 +14,7 @@ use super::logs::{self, Logged};
 use super::queue::Queue;
 use super::samples::Sampler;
 use super::sequence::{Action, Direction, Sequence};
-use super::setup::{self, Layout};
+use super::setup::{self, Existing, Layout};
 use super::stats::Stat;
 
 /// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
@@ -99,8 +99,8 @@ pub struct DepthCounts {
 pub struct JobResult {
     /// The job.
     pub job: Job,
-    /// Reads, writes.
-    pub directions: [DirectionResult; 2],
+    /// Reads, writes, trims.
+    pub directions: [DirectionResult; 3],
     /// Syncs among the operations; fio neither counts nor measures those at the end of a round and
     /// before a close.
     pub syncs: u64,
@@ -187,16 +187,25 @@ async fn directories(vfs: &Vfs, job: &Job) -> FsResult<()> {
 /// Shares a job's bytes among its files and makes those that must be there first.
 async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
     let mut existing = BTreeMap::new();
-    directories(vfs, job).await?;
+    if !job.is_on_devices() {
+        directories(vfs, job).await?;
+    }
+    let wrong = |e: String| RunError::Job(format!("job `{}`: {e}", job.name));
     for path in job.paths() {
         match vfs.stat(&path).await {
-            Ok(attr) => drop(existing.insert(path, attr.size)),
+            Ok(attr) => {
+                let is_device = attr.kind == FileType::Block;
+                existing.insert(path, Existing { length: attr.size, is_device });
+            }
+            Err(FsError::NotFound) if job.is_on_devices() => {
+                return Err(wrong(format!("the machine has no further device for /{path}")));
+            }
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e.into()),
         }
     }
-    let layout = setup::layout(job, &mut |p| existing.get(p).copied().unwrap_or(0))
-        .map_err(|e| RunError::Job(format!("job `{}`: {e}", job.name)))?;
+    let there = &mut |p: &str| existing.get(p).copied().unwrap_or_default();
+    let layout = setup::layout(job, there).map_err(wrong)?;
     // Jobs that read need bytes there; jobs that only write begin with an empty file.
     let filled = job.reads || job.overwrite;
     for (n, file) in layout.files.iter().enumerate() {
@@ -283,7 +292,7 @@ impl Task {
             writes: 0,
             total: 0,
             think_from: 0,
-            issued: [0; 2],
+            issued: [0; 3],
             samplers: samplers(&self.job, self.now()),
             result: JobResult {
                 job: self.job.clone(),
@@ -321,7 +330,7 @@ impl Task {
             run.reset(self);
         }
         if self.job.unlink {
-            for file in &run.layout.files {
+            for file in run.layout.files.iter().filter(|f| !f.is_device) {
                 match self.vfs.unlink(&file.path).await {
                     Ok(()) | Err(FsError::NotFound) => {}
                     Err(e) => return Err(e.into()),
@@ -359,7 +368,13 @@ impl Task {
     }
 
     async fn open(&self, run: &Running, i: usize) -> FsResult<Fd> {
-        let base = if self.job.writes { OpenFlags::CREATE } else { OpenFlags::READ };
+        let base = match self.job.writes {
+            _ if self.job.trims || self.job.writes && run.layout.files[i].is_device => {
+                OpenFlags::WRITE
+            }
+            true => OpenFlags::CREATE,
+            false => OpenFlags::READ,
+        };
         let flags = OpenFlags {
             direct: self.job.direct,
             sync: self.job.open_sync == Some(SyncKind::Full),
@@ -383,7 +398,7 @@ impl Task {
         match action {
             Action::Open(i) => {
                 if std::mem::take(&mut run.is_between) && self.job.unlink_each_loop {
-                    for file in &run.layout.files {
+                    for file in run.layout.files.iter().filter(|f| !f.is_device) {
                         match self.vfs.unlink(&file.path).await {
                             Ok(()) | Err(FsError::NotFound) => {}
                             Err(e) => return Err(e),
@@ -468,14 +483,16 @@ impl Task {
         let call = match direction {
             Direction::Write => {
                 run.writes += 1;
-                IoCall::Write(offset, vec![self.contents(run.writes - 1, offset, length)])
+                Some(IoCall::Write(offset, vec![self.contents(run.writes - 1, offset, length)]))
             }
-            Direction::Read => IoCall::Read(offset, length),
+            Direction::Read => Some(IoCall::Read(offset, length)),
+            Direction::Trim => None,
         };
         let op = Operation { direction: d, offset, length, start: self.now(), issued: None };
-        match queue {
-            Some(queue) => queue.io(run, fd, call, op).await?,
-            None => self.wait_for(run, fd, call, op).await?,
+        match (call, queue.as_mut()) {
+            (Some(call), Some(queue)) => queue.io(run, fd, call, op).await?,
+            (Some(call), None) => self.wait_for(run, fd, call, op).await?,
+            (None, queue) => self.trim(run, queue, fd, op).await?,
         }
         run.total += 1;
         let worked = self.now().since(run.think_since);
@@ -491,6 +508,22 @@ impl Task {
             run.think_since = self.now();
         }
         Ok(())
+    }
+
+    /// One discard. No engine here has a call for it: fio makes it and waits, beside what is in
+    /// flight, once what was prepared has been submitted.
+    async fn trim(
+        &self,
+        run: &mut Running,
+        queue: Option<&mut Queue>,
+        fd: Fd,
+        op: Operation,
+    ) -> FsResult<()> {
+        if let Some(queue) = queue {
+            queue.submit_prepared(run).await?;
+        }
+        let done = self.vfs.discard(fd, op.offset, op.length).await.map(|()| op.length);
+        self.waited(run, &op, done)
     }
 
     /// One operation of a synchronous engine.
@@ -509,12 +542,17 @@ impl Task {
             }
             IoCall::Sync(_) => return Err(FsError::Invalid("fio: a sync among operations")),
         };
+        self.waited(run, &op, done)
+    }
+
+    /// Counts an operation that was waited for.
+    fn waited(&self, run: &mut Running, op: &Operation, done: FsResult<u64>) -> FsResult<()> {
         run.issued[op.direction] += op.length;
         let depth = &mut run.result.depth;
         depth.level(1, 1);
         depth.submitted(1);
         depth.completed(1);
-        run.ended(self.now(), &op, done)?;
+        run.ended(self.now(), op, done)?;
         run.sample(self.now());
         Ok(())
     }
@@ -552,7 +590,7 @@ impl Task {
 }
 
 /// Samplers of bandwidth and rate, by direction.
-fn samplers(job: &Job, now: Time) -> [[Sampler; 2]; 2] {
+fn samplers(job: &Job, now: Time) -> [[Sampler; 2]; 3] {
     let periods = [job.bw_period_ns, job.iops_period_ns];
     std::array::from_fn(|_| periods.map(|p| Sampler::new(p, now.0)))
 }
@@ -582,7 +620,7 @@ pub(super) struct Running {
     total: u64,
     think_from: u64,
     /// Bytes issued, by direction.
-    pub(super) issued: [u64; 2],
+    pub(super) issued: [u64; 3],
     /// Nothing counts yet (`ramp_time`).
     is_ramping: bool,
     /// A round has ended, and no other has begun.
@@ -590,7 +628,7 @@ pub(super) struct Running {
     /// When the last think time ended.
     think_since: Time,
     /// Bandwidth and rate, by direction.
-    samplers: [[Sampler; 2]; 2],
+    samplers: [[Sampler; 2]; 3],
     pub(super) result: JobResult,
 }
 
@@ -607,7 +645,7 @@ impl Running {
     /// Forgets what was counted; time begins now.
     fn reset(&mut self, task: &Task) {
         let now = task.now();
-        (self.epoch, self.round, self.issued) = (now, now, [0; 2]);
+        (self.epoch, self.round, self.issued) = (now, now, [0; 3]);
         (self.total, self.think_from) = (0, 0);
         let result = &mut self.result;
         for d in &mut result.directions {
@@ -626,7 +664,7 @@ impl Running {
         let result = &mut self.result;
         let done = match done {
             Ok(done) => done,
-            Err(e) if result.job.continue_on_error[op.direction] => {
+            Err(e) if result.job.continue_on_error[usize::from(op.direction > 0)] => {
                 result.errors += 1;
                 if result.error == 0 {
                     result.error = errno(&e);

@@ -19,6 +19,24 @@ pub struct FileSetup {
     pub length: u64,
     /// Must it be made or extended first?
     pub extend: bool,
+    /// Is it a block device?
+    pub is_device: bool,
+}
+
+/// What is there of a file before a job begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Existing {
+    /// Its length; 0 of none.
+    pub length: u64,
+    /// Is it a block device?
+    pub is_device: bool,
+}
+
+impl Existing {
+    /// A file of this length.
+    pub const fn file(length: u64) -> Existing {
+        Existing { length, is_device: false }
+    }
 }
 
 /// All files of a job, and the bytes of one round.
@@ -30,10 +48,11 @@ pub struct Layout {
     pub size: u64,
 }
 
-/// Shares a job's size among its files. `existing` tells the length of a file that is there.
+/// Shares a job's size among its files. `existing` tells what of a file is there. A range ends with
+/// the device that it is on.
 ///
 /// Errors: a job that has nothing to do, or a range outside its file.
-pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> u64) -> Result<Layout, String> {
+pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> Existing) -> Result<Layout, String> {
     let paths = job.paths();
     let block = job.block_min();
     let count = paths.len() as u64;
@@ -41,15 +60,15 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> u64) -> Result<Layout
         Amount::Bytes(n) => (n, 100),
         Amount::Percent(p) => (0, p),
     };
-    let lengths: Vec<u64> = paths.iter().map(|p| existing(p)).collect();
-    if lengths.iter().all(|l| *l == 0) && size == 0 && job.file_size == 0 {
+    let there: Vec<Existing> = paths.iter().map(|p| existing(p)).collect();
+    if there.iter().all(|l| l.length == 0) && size == 0 && job.file_size == 0 {
         return Err("set `size`: none of its files exists".to_owned());
     }
     let share = size / count.max(1);
     let mut larger = (size - share * count) / block;
     let (mut files, mut total) = (Vec::new(), 0u64);
-    for (path, existing) in paths.into_iter().zip(lengths) {
-        let start = if job.file_append { existing } else { job.start_offset() };
+    for (path, Existing { length: existing, is_device }) in paths.into_iter().zip(there) {
+        let start = if job.file_append && !is_device { existing } else { job.start_offset() };
         let outside = || format!("offset {start} is beyond file `{path}`");
         let mut span = if job.file_size == 0 {
             let extra = if larger > 0 { block } else { 0 };
@@ -69,10 +88,13 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> u64) -> Result<Layout
             span = span.min(file - start);
             span -= span % block;
         }
+        if is_device {
+            span = span.min(existing.checked_sub(start).ok_or_else(outside)?);
+        }
         total = total.checked_add(span).ok_or("its files are too large together")?;
         let end = span.checked_add(start).ok_or_else(outside)?;
-        let extend = end > existing;
-        files.push(FileSetup { path, existing, start, span, length: end.max(existing), extend });
+        let (length, extend) = (end.max(existing), end > existing);
+        files.push(FileSetup { path, existing, start, span, length, extend, is_device });
     }
     let size = if size == 0 || (total > 0 && size > total) { total } else { size };
     if size < block {

@@ -15,7 +15,7 @@ use wp_lab::machine::{Machine, MachineError};
 use wp_lab::workload::fio;
 use wp_workload::fio::{Bins, CommandLine, JobFile, JobResult, RunError, RunOptions, Severity};
 
-use super::super::run::{self, Setup};
+use super::super::run::{self, FS, Setup};
 use crate::output::{Exit, Out};
 use crate::outputs;
 use crate::progress::Progress;
@@ -79,15 +79,12 @@ const DONE: [&str; 12] = [
     "cmdhelp",
 ];
 
-/// The file system of `run` by default.
-const FS: &str = "ext4,era=4.6";
-
 /// The machine, as `run` takes it.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct MachineArgs {
-    #[arg(long, default_value = FS)]
-    fs: String,
+    #[arg(long)]
+    fs: Option<String>,
     #[command(flatten)]
     setup: Setup,
 }
@@ -149,7 +146,7 @@ fn told(line: &CommandLine, out: &Out) -> Result<ExitCode, ExitCode> {
     }
     commands(line).map_err(fail)?;
     let formats = formats(line).map_err(fail)?;
-    let machine = machine(line).map_err(fail)?;
+    let mut machine = machine(line).map_err(fail)?;
     let variables = fio::variables(line.command("vars").unwrap_or_default())
         .map_err(|e| fail(usage("vars", e, "--vars NAME:VALUE")))?;
     let bugs = match line.command("compat") {
@@ -193,6 +190,7 @@ fn told(line: &CommandLine, out: &Out) -> Result<ExitCode, ExitCode> {
     if line.command("parse-only").is_some() {
         return Ok(out.result(&json!({ "jobs": jobs }), ""));
     }
+    place(&mut machine, &file).map_err(|e| fail(usage("fs", e, "")))?;
     let to = match line.command("output") {
         None => None,
         Some(path) => Some(output(Path::new(path), out)?),
@@ -308,6 +306,27 @@ fn machine(line: &CommandLine) -> Result<MachineArgs, Wrong> {
     })
 }
 
+/// Gives a machine that names no file system the one that its jobs are for.
+///
+/// Errors: jobs on devices of a machine with a file system, or the other way round.
+fn place(machine: &mut MachineArgs, file: &JobFile) -> Result<(), String> {
+    let none = wp_lab::registry::NONE.name;
+    let device = file.device()?;
+    let default = if device.is_some() { none } else { FS };
+    let fs = machine.fs.get_or_insert_with(|| default.to_owned());
+    let (name, _) = wp_lab::spec::name_and_rest(fs);
+    match device {
+        Some(device) if name != none => {
+            Err(format!("the jobs use {device}, and the drive has a file system: --set fs=none"))
+        }
+        None if name == none => {
+            let what = "the jobs use files, and --set fs=none is a drive without a file system";
+            Err(format!("{what}: use filename=/dev/nvme0n1"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Runs the jobs on a machine of their own. Answers with what they did, and with the virtual time.
 fn simulate(
     args: &MachineArgs,
@@ -316,7 +335,7 @@ fn simulate(
     out: &Out,
 ) -> Result<(Vec<JobResult>, u64), ExitCode> {
     let help = "`writepath list fs`, `list devices` and `list workloads` list names and options";
-    let spec = run::machine_spec(&args.fs, &args.setup)
+    let spec = run::machine_spec(args.fs.as_deref().unwrap_or(FS), &args.setup)
         .map_err(|e| out.fail(Exit::Usage, "config", &e, help))?;
     let image = match args.setup.image() {
         None => None,

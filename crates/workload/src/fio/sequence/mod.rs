@@ -19,6 +19,9 @@
 //! - bytes within a zone of `zonemode=strided` are counted over all files, and the file whose turn
 //!   comes when they are enough goes to its next zone;
 //! - turns of files go on from one round to the next;
+//! - a job that trims and writes writes what it has trimmed, with the trim's length, before it
+//!   trims more of the same file; it does twice the bytes, and no sync but those at the end of a
+//!   round;
 //! - a mixed job draws a direction for each operation, and again when the file turns out done. But
 //!   where the drawn direction is another one, it is kept until it has had its share of the number
 //!   of operations of the direction before.
@@ -45,6 +48,8 @@ pub enum Direction {
     Read,
     /// Writes.
     Write,
+    /// Discards.
+    Trim,
 }
 
 impl Direction {
@@ -53,6 +58,7 @@ impl Direction {
         match self {
             Direction::Read => 0,
             Direction::Write => 1,
+            Direction::Trim => 2,
         }
     }
 }
@@ -67,11 +73,11 @@ pub enum Action {
         /// Which.
         file: usize,
     },
-    /// Read or write.
+    /// Read, write or discard.
     Io {
         /// Where.
         file: usize,
-        /// Which of both.
+        /// Which of them.
         direction: Direction,
         /// First byte.
         offset: u64,
@@ -133,7 +139,7 @@ pub struct Sequence {
     missing: u64,
     rounds: u64,
     /// Operations since the job began, by direction.
-    begun: [u64; 2],
+    begun: [u64; 3],
     /// The direction of a mixed job, and how many operations it must have had before a draw.
     mixed: Direction,
     owed: u64,
@@ -164,8 +170,11 @@ impl Sequence {
         let files: Result<Vec<Target>, String> =
             layout.files.iter().map(|f| Target::new(job, f, &streams)).collect();
         let once = if job.io_size > 0 { job.io_size } else { layout.size };
-        let bytes = (!job.time_based).then(|| once.saturating_mul(job.loops));
-        let ios = (job.number_ios > 0).then(|| job.number_ios.saturating_mul(job.loops));
+        // What is trimmed is written, too; whether another round follows is reckoned without that.
+        let times = if job.trims && job.writes { 2 } else { 1 };
+        let limit = |n: u64| n.saturating_mul(job.loops).saturating_mul(times);
+        let bytes = (!job.time_based).then(|| limit(once));
+        let ios = (job.number_ios > 0).then(|| limit(job.number_ios));
         Ok(Sequence {
             job: job.clone(),
             fresh: streams.clone(),
@@ -175,7 +184,7 @@ impl Sequence {
             budget: Budget { bytes, ios },
             missing: once,
             rounds: job.loops,
-            begun: [0; 2],
+            begun: [0; 3],
             mixed: Direction::Read,
             owed: 0,
             zone_done: 0,
@@ -211,7 +220,9 @@ impl Sequence {
     }
 
     fn operate(&mut self) {
-        if self.stop || self.budget.is_spent() {
+        // What was trimmed is written, whatever there is left to do.
+        let owes_write = || self.files.iter().any(|f| f.trimmed.is_some());
+        if self.stop || self.budget.is_spent() && !owes_write() {
             return self.end_round();
         }
         match self.due_sync() {
@@ -257,7 +268,8 @@ impl Sequence {
     }
 
     fn due_sync(&self) -> Option<SyncWhat> {
-        if !self.sync_allowed || self.begun[1] == 0 {
+        let trims_and_writes = self.job.trims && self.job.writes;
+        if !self.sync_allowed || self.begun[1] == 0 || trims_and_writes {
             return None;
         }
         let due = |every: u64| every > 0 && self.begun[1].is_multiple_of(every);
@@ -299,6 +311,9 @@ impl Sequence {
     }
 
     fn direction(&mut self) -> Direction {
+        if self.job.trims {
+            return Direction::Trim;
+        }
         match (self.job.reads, self.job.writes) {
             (true, true) => {}
             (true, false) => return Direction::Read,
@@ -341,6 +356,11 @@ impl Sequence {
     fn transfer(&mut self) {
         let Some(file) = self.turn() else { return self.end_round() };
         self.open(file);
+        if let Some((offset, length)) = self.files[file].trimmed.take() {
+            // Of `rw=randtrimwrite:N` both count.
+            self.run += 1;
+            return self.begin(file, Direction::Write, (offset, length));
+        }
         let direction = self.direction();
         let d = direction.index();
         let want = self.want(d);
@@ -353,10 +373,17 @@ impl Sequence {
             self.files[file].done = true;
             return self.close(file);
         };
+        if direction == Direction::Trim && self.job.writes {
+            self.files[file].trimmed = Some((offset, length));
+        }
+        self.begin(file, direction, (offset, length));
+    }
+
+    fn begin(&mut self, file: usize, direction: Direction, (offset, length): (u64, u64)) {
         if direction == Direction::Write {
             self.last_written = Some(file);
         }
-        self.begun[d] += 1;
+        self.begun[direction.index()] += 1;
         self.zone_done += length;
         self.sync_allowed = true;
         self.last_was_sync = false;

@@ -8,9 +8,9 @@
 //! - any other stream, of number `i`: `randseed` (0x89 if it was not given) times the `4 + i`th
 //!   power of 0x9e370001, times the number of the job, plus `i`;
 //! - with `allrandrepeat`: `0xb1899bed` times the number of the job, plus `i`;
-//! - numbers `i`: lengths of reads 0 and of writes 1, the direction of a mixed job 4, files 5,
-//!   offsets 6, whether an offset is random 10, the zone of an offset 16. Directions and shares
-//!   come from narrow streams even with `tausworthe64`;
+//! - numbers `i`: lengths of reads 0, of writes 1 and of trims 2, the direction of a mixed job 4,
+//!   files 5, offsets 6, whether an offset is random 10, the zone of an offset 16. Directions and
+//!   shares come from narrow streams even with `tausworthe64`;
 //! - a later round of a job begins all streams anew, unless `randseed` was given.
 
 use crate::fio::job::{Generator, Job};
@@ -25,6 +25,7 @@ const BEFORE: u32 = 4;
 
 const LENGTH_OF_READ: u32 = 0;
 const LENGTH_OF_WRITE: u32 = 1;
+const LENGTH_OF_TRIM: u32 = 2;
 const DIRECTION: u32 = 4;
 const FILE: u32 = 5;
 const OFFSET: u32 = 6;
@@ -34,16 +35,16 @@ const ZONE: u32 = 16;
 /// The streams.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// Lengths of reads and of writes.
-    pub length: [Taus; 2],
+    /// Lengths by direction.
+    pub length: [Taus; 3],
     /// Reading or writing.
     pub direction: Taus,
     /// Which file.
     pub file: Taus,
     /// Which block.
     pub offset: Taus,
-    /// Random or next offset, of reads and of writes.
-    pub share: [Taus; 2],
+    /// Random or next offset, by direction.
+    pub share: [Taus; 3],
     /// Which part of the file, of `random_distribution=zoned`.
     pub zone: Taus,
     /// What a shift register begins with.
@@ -67,11 +68,11 @@ impl Streams {
         let stream = |i| Taus::new(seed(i), wide);
         let narrow = |i| Taus::new(seed(i), false);
         Streams {
-            length: [stream(LENGTH_OF_READ), stream(LENGTH_OF_WRITE)],
+            length: [LENGTH_OF_READ, LENGTH_OF_WRITE, LENGTH_OF_TRIM].map(stream),
             direction: narrow(DIRECTION),
             file: stream(FILE),
             offset: Taus::new(register_seed, wide),
-            share: [narrow(SHARE), narrow(SHARE)],
+            share: std::array::from_fn(|_| narrow(SHARE)),
             zone: narrow(ZONE),
             register_seed,
         }

@@ -37,11 +37,13 @@ pub struct Target {
     start: u64,
     end: u64,
     /// Where the last operation began and ended, by direction.
-    last: [(u64, u64); 2],
+    last: [(u64, u64); 3],
     source: Source,
     popular: Option<Popular>,
     /// Where its zone of `zonemode=strided` begins.
     zone: u64,
+    /// What was trimmed, and is to be written next.
+    pub trimmed: Option<(u64, u64)>,
     /// Is it open?
     pub open: bool,
     /// Has it nothing left in this round?
@@ -76,17 +78,28 @@ impl Target {
             Source::Once(Map::new(blocks))
         };
         let (start, end) = (file.start, file.start + file.span);
-        let last = [(start, start); 2];
+        let last = [(start, start); 3];
         let unit = job.min_bs[0].min(job.min_bs[1]).max(1);
         let popular = Popular::new(job, &file.path, file.span.div_ceil(unit));
-        Ok(Target { popular, start, end, last, source, zone: start, open: false, done: false })
+        Ok(Target {
+            popular,
+            start,
+            end,
+            last,
+            source,
+            zone: start,
+            trimmed: None,
+            open: false,
+            done: false,
+        })
     }
 
     /// Another round.
     pub fn restart(&mut self, streams: &Streams) {
-        self.last = [(self.start, self.start); 2];
+        self.last = [(self.start, self.start); 3];
         self.zone = self.start;
         self.done = false;
+        self.trimmed = None;
         match &mut self.source {
             Source::Free => {}
             Source::Once(map) => map.reset(),
@@ -118,7 +131,9 @@ impl Target {
             (true, Want::Next) => 0,
             (true, _) => 1,
         };
-        let mut length = length::draw(job, by, room, &mut streams.length[by])?;
+        // A trim that is written afterwards has the lengths of trims, from the stream of writes.
+        let stream = if job.trims && job.writes { 1 } else { by };
+        let mut length = length::draw(job, by, room, &mut streams.length[stream])?;
         if want == Want::Drawn
             && let Source::Once(map) = &mut self.source
         {
@@ -138,7 +153,7 @@ impl Target {
         let stride = job.zone_range.saturating_add(job.zone_skip);
         let next = self.zone.saturating_add(stride);
         self.zone = if next < self.end { next } else { self.start };
-        self.last = [(self.zone, self.zone); 2];
+        self.last = [(self.zone, self.zone); 3];
     }
 
     /// The place after the last operation; `None` at the end.
