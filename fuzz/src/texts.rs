@@ -1,6 +1,7 @@
 //! Texts that people write: job files, programs, options in one word, lists.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -11,7 +12,10 @@ use wp_lab::crash::KnownFailures;
 use wp_lab::reference::{RunSpec, parse_differences, parse_kernel_runs};
 use wp_vfs::Options;
 use wp_workload::filebench::wml;
-use wp_workload::fio::{self, Action, RunOptions, Sequence, Severity, Variables};
+use wp_workload::fio::{
+    self, Action, Ask, Chosen, Direction, Existing, Job, Layout, RunOptions, Sequence, Severity,
+    Variables, ZonePlace, Zones,
+};
 use wp_workload::program::Program;
 
 use super::feed::Feed;
@@ -66,20 +70,52 @@ pub fn fio_job(input: &[u8]) {
         assert_eq!(Program::parse(&made.to_string()).as_ref(), Ok(&made), "a program of a job");
     }
     for job in file.jobs.iter().take(4) {
-        let mut existing = |_: &str| if how & 4 != 0 { 1 << 20 } else { 0 };
-        let Ok(layout) = fio::layout(job, &mut existing) else { continue };
+        let there = Existing { length: u64::from(how & 4) << 18, is_device: how & 16 != 0 };
+        let Ok(mut layout) = fio::layout(job, &mut |_: &str| there) else { continue };
         // Its maps take a bit for each block.
         if layout.size / job.block_min().max(1) > 1 << 24 {
             continue;
         }
+        let Ok(mut places) = places(job, &mut layout) else { continue };
         let Ok(mut sequence) = Sequence::new(job, &layout, 7, how & 8 != 0) else { continue };
         for _ in 0..ACTIONS_MAX {
-            if sequence.next_action() == Action::Done {
-                assert_eq!(sequence.next_action(), Action::Done, "done, and then not");
-                break;
+            match sequence.next_action() {
+                Action::Done => {
+                    assert_eq!(sequence.next_action(), Action::Done, "done, and then not");
+                    break;
+                }
+                Action::Place { file, direction, offset, length } => {
+                    let ask = Ask { direction, offset, length, is_idle: true };
+                    let mut whole = |length| sequence.mark(file, direction, (offset, length));
+                    match places[file].choose(ask, &mut whole) {
+                        Chosen::At { offset, length, zone, .. } => {
+                            sequence.placed(file, direction, (offset, length));
+                            let end = (direction == Direction::Write).then_some(offset + length);
+                            zone.into_iter().for_each(|zone| places[file].ended(zone, end));
+                        }
+                        _ => sequence.no_place(file),
+                    }
+                }
+                _ => {}
             }
         }
     }
+}
+
+/// The zones of a job's files, emulated as for a device without them.
+fn places(job: &Job, layout: &mut Layout) -> Result<Vec<ZonePlace>, String> {
+    let mut all = Vec::new();
+    for file in layout.files.iter_mut().filter(|_| job.zbd) {
+        if job.zone_size > 0 && file.length / job.zone_size > 1 << 16 {
+            return Err("too many zones".to_owned());
+        }
+        let zones =
+            Zones::emulated(file.length, job.zone_size, job.zone_capacity, job.max_open_zones)?;
+        let place = ZonePlace::new(job, &Rc::new(RefCell::new(zones)), (file.start, file.span))?;
+        (file.start, file.span) = place.range();
+        all.push(place);
+    }
+    Ok(all)
 }
 
 /// A program: what is read is written as a text that is the same program.

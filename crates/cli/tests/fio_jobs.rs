@@ -154,7 +154,11 @@ fn a_queue_is_filled_and_reaped_as_fio_does() {
 
 #[test]
 fn what_does_not_fit_is_said_before_anything_runs() {
-    both("[p]\nfilename=/dev/nvme0n1\nrw=write\nsize=1m\n", 3, "`/dev/nvme0n1` is a block device");
+    both(
+        "[p]\nfilename=/dev/nvme0n1:f\nrw=write\nsize=1m\n",
+        3,
+        "`/dev/nvme0n1` is a block device",
+    );
     both("[p]\nrw=write\nnumber_ios=10\n", 2, "job `p`: set `size`");
     both("[p]\nrw=write\nsize=64Ki\nbs=4Ki\nruntime=1:30\n", 0, "");
     let (dir, large) = (tempfile::tempdir().expect("a directory"), "[r]\nrw=read\nsize=400g\n");
@@ -170,6 +174,40 @@ fn what_does_not_fit_is_said_before_anything_runs() {
         let (code, said) = call(dir.path(), &["run", "--workload", workload]);
         assert!(code == 2 && said.contains(says) && said.contains(" MiB free"), "{said}");
     }
+}
+
+/// A job on a device needs no --fs; a drive has a file system, or programs use it themselves.
+#[test]
+fn a_job_on_a_block_device_runs_on_a_drive_without_a_file_system() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let raw = "[p]\nfilename=/dev/nvme0n1\nrw=randtrimwrite\nbs=4k\nsize=1m\ndirect=1\n";
+    fs::write(dir.path().join("raw.fio"), raw).expect("written");
+    fs::write(dir.path().join("file.fio"), "[p]\nrw=write\nsize=1m\n").expect("written");
+    let both = raw.to_owned() + "[q]\nrw=write\nsize=1m\n";
+    fs::write(dir.path().join("both.fio"), both).expect("written");
+    let job = |name: &str| format!("fio,job={name}.fio");
+    let run = |args: &[&str]| call(dir.path(), args);
+    let (code, said) = run(&["run", "--workload", &job("raw")]);
+    assert!(code == 0 && said.contains("p.0.trim_ios 256"), "{said}");
+    let (code, said) = run(&["explain", "results/latest"]);
+    assert!(code == 0, "{said}");
+    let (code, said) = run(&["fio", "raw.fio"]);
+    assert!(code == 0 && said.contains("total=0,256,256,0"), "{said}");
+    for (fs, name, says) in [
+        ("ext4", "raw", "give --fs none"),
+        ("none", "file", "give --fs ext4"),
+        ("none", "both", "write two job files"),
+        ("ext4", "both", "write two job files"),
+    ] {
+        let (code, said) = run(&["run", "--fs", fs, "--workload", &job(name)]);
+        assert!(code == 2 && said.contains(says), "{fs} {name}: {code} {said}");
+        let (code, said) = run(&["fio", "--set", &format!("fs={fs}"), &format!("{name}.fio")]);
+        assert!(code == 2 && said.contains("fs"), "{fs} {name}: {code} {said}");
+    }
+    let (code, said) = run(&["run", "--fs", "none", "--workload", "varmail"]);
+    assert!(code == 2 && said.contains("block devices only"), "{said}");
+    let (code, said) = run(&["crash", "raw.fio"]);
+    assert!(code == 2 && said.contains("block device"), "{said}");
 }
 
 /// A file that an image holds needs no size, and space that nobody reserves need not be free.

@@ -249,7 +249,7 @@ fn a_log_of_fio_holds_the_jobs_own_sequence() {
             theirs.iter().map(|r| (r.event.op, r.event.at.0, r.event.sectors)).collect();
 
         let file = fio::parse("job.fio", text.as_bytes(), &|_| None, &Variables::default());
-        let plan = fio::layout(&file.jobs[0], &mut |_| 0).expect("a plan");
+        let plan = fio::layout(&file.jobs[0], &mut |_| fio::Existing::default()).expect("a plan");
         let mut sequence = Sequence::new(&file.jobs[0], &plan, 0, true).expect("a sequence");
         let mut ours = Vec::new();
         loop {

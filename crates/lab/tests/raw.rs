@@ -6,17 +6,18 @@ use wp_lab::machine::{Machine, MachineSpec};
 use wp_lab::registry;
 use wp_medium::Slice;
 use wp_vfs::{Fd, OpenFlags, Options, Vfs};
+use wp_workload::fio::{RunOptions, Variables, parse};
 
 /// Every command of the device takes this long.
 const LATENCY_NS: u64 = 15_000;
 const BLOCK: u64 = 4096;
 
-fn machine(device: &str, devices: usize) -> Machine {
+fn spec(device: &str, devices: usize) -> MachineSpec {
     let profiles = wp_lab::profile::PROFILES;
     let free = profiles.iter().find(|p| p.name == "free").expect("a profile without costs");
     let params: Vec<(String, u64)> =
         [("capacity_bytes".to_owned(), 64 << 20)].into_iter().collect();
-    let spec = MachineSpec {
+    MachineSpec {
         seed: 1,
         cpu: free.model(),
         device: device.to_owned(),
@@ -30,8 +31,11 @@ fn machine(device: &str, devices: usize) -> Machine {
         disk: "vda".to_owned(),
         device_number: (254, 0),
         kernel: (6, 12),
-    };
-    Machine::new(spec, None).expect("a machine")
+    }
+}
+
+fn machine(device: &str, devices: usize) -> Machine {
+    Machine::new(spec(device, devices), None).expect("a machine")
 }
 
 fn on<T: 'static>(m: &Machine, program: impl AsyncFnOnce(Vfs) -> T + 'static) -> T {
@@ -128,4 +132,37 @@ fn discards_and_the_last_close_reach_the_device() {
     assert!(contents[2 * BLOCK as usize..].iter().any(|b| *b != 0));
     let second = Slice::concat(&m.medium().read(Sector((64 << 20) / 512), 8));
     assert_eq!(second, Slice::pattern(9, 0, BLOCK as u32).to_vec(), "it follows the first");
+}
+
+/// Jobs that write the zones of a drive beside each other: each write is at its zone's pointer, or
+/// the drive would fail it.
+#[test]
+fn jobs_on_zones_write_at_write_pointers() {
+    let text = "[global]\nfilename=/dev/nvme0n1\nzonemode=zbd\ndirect=1\nsize=100%\n\
+                [random]\nrw=randwrite\nbs=64k\nio_size=24m\nmax_open_zones=3\nnumjobs=2\n\
+                ioengine=libaio\niodepth=4\n\
+                [over]\nstonewall\nrw=write\nbs=128k\nio_size=96m\nmax_open_zones=3\n\
+                [read]\nstonewall\nrw=randread\nbs=4k\nio_size=4m\nmax_open_zones=3\n\
+                [reset]\nstonewall\nrw=trim\nbs=8m\nmax_open_zones=3\n";
+    let file = parse("z.fio", text.as_bytes(), &|_| None, &Variables::default());
+    assert!(!file.has_errors(), "{}", file.rendered());
+    let mut m = spec("fixed", 1);
+    m.device_params.push(("zone_bytes".to_owned(), 8 << 20));
+    m.device_params.push(("zone_capacity_bytes".to_owned(), 6 << 20));
+    let m = Machine::new(m, None).expect("a machine");
+    let results =
+        on(&m, async move |v| wp_workload::fio::run(&v, &file, RunOptions::default()).await);
+    let results = results.expect("no error");
+    let of = |name: &'static str| results.iter().filter(move |r| r.job.name == name);
+    assert!(results.iter().all(|r| r.error == 0));
+    assert_eq!(of("random").map(|r| r.directions[1].bytes).collect::<Vec<_>>(), [24 << 20; 2]);
+    // Twice the eight zones' 6 MiB, of which half were written before.
+    let over = of("over").map(|r| (r.directions[1].bytes, r.zone_resets)).collect::<Vec<_>>();
+    assert_eq!(over, [(96 << 20, 13)]);
+    assert_eq!(of("read").map(|r| r.directions[0].bytes).collect::<Vec<_>>(), [4 << 20]);
+    assert_eq!(
+        of("reset").map(|r| (r.directions[2].ios, r.zone_resets)).collect::<Vec<_>>(),
+        [(8, 8)]
+    );
+    assert!(m.zones().iter().all(|z| z.wp == z.start), "all of them are empty");
 }

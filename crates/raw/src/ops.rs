@@ -238,6 +238,10 @@ impl FileSystem for Raw {
             node.part.report_zones().await.map_err(|_| FsError::Io)
         })
     }
+    fn max_open_zones(&self, ino: Ino) -> u32 {
+        let zones = self.node(ino).ok().and_then(|node| node.part.limits().zones);
+        zones.map_or(0, |z| z.max_open)
+    }
     fn manage_zone<'a>(&'a self, ino: Ino, op: ZoneOp, at: u64) -> Fut<'a, ()> {
         Box::pin(async move {
             let node = self.node(ino)?;

@@ -386,6 +386,10 @@ pub trait FileSystem {
         let _ = ino;
         Box::pin(async { Err(no_device()) })
     }
+    /// Zones of a block device that may be open at a time; 0: no limit.
+    fn max_open_zones(&self, _ino: Ino) -> u32 {
+        0
+    }
     /// Does something with the zone of a block device that begins at byte `at`
     /// (`ioctl(BLKRESETZONE)`, `BLKFINISHZONE`, ...). Errors: as [`FileSystem::discard`].
     fn manage_zone<'a>(&'a self, ino: Ino, op: ZoneOp, at: u64) -> Fut<'a, ()> {

@@ -29,6 +29,13 @@ impl Vfs {
         self.call("ioctl(BLKREPORTZONE)", || fd.0.to_string(), count, body).await
     }
 
+    /// Zones of a device that may be open at a time (`queue/max_open_zones`); 0: no limit.
+    ///
+    /// Errors: `BadFile`.
+    pub fn max_open_zones(&self, fd: Fd) -> FsResult<u32> {
+        Ok(self.fs().max_open_zones(self.file(fd)?.ino))
+    }
+
     /// `ioctl(BLKRESETZONE)` and its like, for the zone that begins at byte `at`.
     ///
     /// Errors: `BadFile` if not open for writing; as [`crate::FileSystem::manage_zone`].

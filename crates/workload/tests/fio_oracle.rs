@@ -2,13 +2,15 @@
 //!
 //! fio's engine `null` does no I/O, and `--write_iolog` writes down what it would have done.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
 
 use wp_base::Rng;
 use wp_workload::fio::{
-    Action, Direction, Existing, Job, Sequence, SyncWhat, Variables, heading, layout, normal,
-    parse, terse,
+    Action, Ask, Chosen, Counts, Direction, Existing, Job, Sequence, SyncWhat, Variables,
+    ZonePlace, Zones, heading, layout, normal, parse, terse,
 };
 
 use crate::skip::skipped;
@@ -31,22 +33,52 @@ fn fio_is_there(check: &str) -> bool {
 
 type Line = (String, &'static str, u64, u64);
 
+/// Bytes of a file of a job on zones.
+const ZONED_BYTES: u64 = 4 << 20;
+
+/// What is there: files of jobs on zones, which fio makes from no file.
+fn existing(job: &Job) -> Existing {
+    if job.zbd { Existing::file(ZONED_BYTES) } else { Existing::default() }
+}
+
 fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
-    let plan = layout(job, &mut |_| Existing::default())?;
+    let mut plan = layout(job, &mut |_| existing(job))?;
+    let mut place = None;
+    if job.zbd {
+        let (size, capacity) = (job.zone_size, job.zone_capacity);
+        let zones = Zones::emulated(ZONED_BYTES, size, capacity, job.max_open_zones)?;
+        let file = &mut plan.files[0];
+        let own = ZonePlace::new(job, &Rc::new(RefCell::new(zones)), (file.start, file.span))?;
+        (file.start, file.span) = own.range();
+        place = Some(own);
+    }
     let mut sequence = Sequence::new(job, &plan, 0, bugs)?;
     let mut out = Vec::new();
     let mut open = vec![false; plan.files.len()];
     let event = |i: usize, word| (plan.files[i].path.clone(), word, 0, 0);
     loop {
+        let nothing = place.as_ref().is_some_and(ZonePlace::has_nothing);
+        sequence.set_has_nothing(nothing);
         match sequence.next_action() {
             Action::Done => return Ok(out),
+            Action::Place { file, direction, offset, length } => {
+                let place = place.as_mut().expect("a job on zones");
+                let ask = Ask { direction, offset, length, is_idle: true };
+                let proposed = offset;
+                let mut shorten = |length| sequence.mark(file, direction, (proposed, length));
+                match place.choose(ask, &mut shorten) {
+                    Chosen::Nowhere => sequence.no_place(file),
+                    Chosen::At { offset, length, zone, .. } => {
+                        sequence.placed(file, direction, (offset, length));
+                        out.push((plan.files[file].path.clone(), word(direction), offset, length));
+                        let end = (direction == Direction::Write).then_some(offset + length);
+                        zone.into_iter().for_each(|zone| place.ended(zone, end));
+                    }
+                    other => panic!("{other:?} of a job that waits for each operation"),
+                }
+            }
             Action::Io { file, direction, offset, length } => {
-                let word = match direction {
-                    Direction::Read => "read",
-                    Direction::Write => "write",
-                    Direction::Trim => "trim",
-                };
-                out.push((plan.files[file].path.clone(), word, offset, length));
+                out.push((plan.files[file].path.clone(), word(direction), offset, length));
             }
             Action::Sync { file, what } => {
                 let word = if what == SyncWhat::All { "sync" } else { "datasync" };
@@ -61,6 +93,7 @@ fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
                 out.push(event(file, "close"));
             }
             Action::RoundEnd { sync } => {
+                place.iter_mut().for_each(ZonePlace::restart);
                 let synced = if sync { &open[..] } else { &[] };
                 for (i, open) in synced.iter().enumerate() {
                     let words: &[_] = if *open { &["sync"] } else { &["open", "sync", "close"] };
@@ -72,16 +105,28 @@ fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
     }
 }
 
+fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Read => "read",
+        Direction::Write => "write",
+        Direction::Trim => "trim",
+    }
+}
+
 /// What fio does for jobs `text` of one file, the options of each in `sections`; one log a job.
-fn theirs(dir: &Path, sections: &[String]) -> Vec<Vec<Line>> {
+fn theirs(dir: &Path, sections: &[String], engine: &str) -> Vec<Vec<Line>> {
     let mut text = String::new();
     for (i, section) in sections.iter().enumerate() {
+        if engine != "null" {
+            let file = std::fs::File::create(dir.join(format!("z{i}"))).expect("made");
+            file.set_len(ZONED_BYTES).expect("sparse");
+        }
         text += &format!("[j{i}]\n{section}write_iolog=log{i}\n");
     }
     std::fs::write(dir.join("job.fio"), &text).expect("written");
     let out = Command::new("fio")
         .current_dir(dir)
-        .args(["--ioengine=null", "--thread=1", "job.fio"])
+        .args([&format!("--ioengine={engine}"), "--thread=1", "job.fio"])
         .output()
         .expect("fio runs");
     let said = [out.stdout, out.stderr].concat();
@@ -136,6 +181,10 @@ fn compare(text: &str, job: &Job, want: &[Line]) -> Result<usize, String> {
 /// Runs all jobs, some dozens at a time: fio takes a second for each run, whatever is in it, and a
 /// job's number in the file is part of its seeds.
 fn check_all(check: &str, jobs: &[String]) {
+    check_with(check, jobs, "null");
+}
+
+fn check_with(check: &str, jobs: &[String], engine: &str) {
     if !fio_is_there(check) {
         return;
     }
@@ -146,7 +195,7 @@ fn check_all(check: &str, jobs: &[String]) {
         let file = parse("job.fio", text.as_bytes(), &|_| None, &Variables::default());
         assert!(!file.has_errors(), "{}", file.rendered());
         let dir = tempfile::tempdir().expect("a directory");
-        let want = theirs(dir.path(), batch);
+        let want = theirs(dir.path(), batch, engine);
         for ((text, job), want) in batch.iter().zip(&file.jobs).zip(&want) {
             match compare(text, job, want) {
                 Ok(n) => operations += n,
@@ -253,6 +302,46 @@ fn any_job(rng: &mut Rng) -> String {
         text += &format!("{}\n", line.replace(';', "\n"));
     }
     format!("rw={}\n{text}", lines[0].trim_start_matches("rw="))
+}
+
+/// A job on zones, on a file that is there.
+fn zoned_job(rng: &mut Rng, number: usize) -> String {
+    let pick = |rng: &mut Rng, of: &[&str]| of[rng.below(of.len() as u64) as usize].to_owned();
+    let zone = 64 << rng.below(3);
+    let rw = pick(rng, &["write", "randwrite", "randwrite", "rw", "randrw", "read", "randread"]);
+    let mut lines = vec![
+        format!("rw={rw}\nzonemode=zbd\nzonesize={zone}k\nfilename=z{number}\nfallocate=none"),
+        pick(rng, &["bs=4k", "bs=4k", "bs=16k", "bs=12k", "bsrange=4k-32k", "bs=8k,4k"]),
+        pick(rng, &["size=4m", "size=4m", "size=2m", "size=1500k"]),
+    ];
+    let is_whole = lines[2] == "size=4m";
+    let mut sometimes = |one_in: u64, make: &dyn Fn(&mut Rng) -> String| {
+        if rng.below(one_in) == 0 {
+            lines.push(make(rng));
+        }
+    };
+    sometimes(3, &|r| format!("max_open_zones={}", 1 + r.below(6)));
+    sometimes(3, &|r| format!("zonecapacity={}k", zone - 4 * (1 + r.below(9))));
+    sometimes(4, &|r| format!("io_size={}k", 100 + r.below(9000)));
+    sometimes(6, &|r| format!("number_ios={}", 1 + r.below(300)));
+    sometimes(4, &|_| "norandommap".to_owned());
+    sometimes(4, &|r| format!("zone_reset_frequency=0.{}", 1 + r.below(9)));
+    sometimes(4, &|r| format!("zone_reset_threshold=0.{}", 1 + r.below(9)));
+    sometimes(6, &|_| "read_beyond_wp=1".to_owned());
+    sometimes(6, &|r| format!("fsync={}", 1 + r.below(9)));
+    sometimes(6, &|r| format!("randseed={}", r.below(1 << 40)));
+    if !is_whole {
+        sometimes(3, &|r| format!("offset={}k", zone * r.below(6)));
+    }
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn jobs_on_zones_have_fios_sequences() {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let mut rng = Rng::stream(number("WRITEPATH_FIO_SEED").unwrap_or(1), "fio zones");
+    let jobs: Vec<String> = (0..40).map(|n| zoned_job(&mut rng, n)).collect();
+    check_with("fio zones", &jobs, "psync");
 }
 
 /// The same that trim: only devices can be, which fio's engine `null` need not have. The path is
@@ -538,6 +627,7 @@ fn a_report_as_text_is_laid_out_as_fios() {
     assert_eq!(heading.lines().collect::<Vec<_>>(), before);
 
     let jobs = [(1, 1), (1, 2), (2, 3)];
+    let jobs = jobs.map(|(jobs, first)| Counts { jobs, first, zone_resets: 0 });
     let no_pid = |l: &str| match l.split_once(": pid=") {
         Some((head, tail)) => format!("{head}: {}", tail.split_once(": ").map_or("", |t| t.1)),
         None => l.to_owned(),

@@ -47,8 +47,8 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
         "runs in parallel with the previous job; crash needs one process: add `stonewall`"
     } else if job.time_based || job.runtime > 0 {
         "ends after a time; `crash` needs a list of calls: set `size` or `number_ios`, without `runtime`"
-    } else if job.is_on_devices() || job.trims {
-        "is on a block device, and `crash` is about files: name a file"
+    } else if job.is_on_devices() || job.trims || job.zbd {
+        "is on a block device or zones, and `crash` is about files: name a file"
     } else if job.iodepth > 1 && job.engine.is_async() {
         "has several operations in flight, and `crash` does one at a time: set iodepth=1"
     } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
@@ -182,6 +182,7 @@ impl Made {
                         thought = ios;
                     }
                 }
+                Action::Place { .. } => return Err("is on zones, which a program cannot".into()),
                 Action::Sync { file, what } => {
                     let fd = Made::descriptor(file)?;
                     self.call(match what {

@@ -27,6 +27,8 @@ struct Flow {
 
 struct Inner {
     queue: WaitQueue,
+    /// An operation on a zone has ended.
+    zone_freed: WaitQueue,
     /// Jobs of a name that have not ended.
     left: RefCell<BTreeMap<String, usize>>,
     /// Groups that are to end, and jobs up to this number.
@@ -47,10 +49,21 @@ impl Control {
         }
         Control(Rc::new(Inner {
             queue: WaitQueue::new(rt, "fio/wait_for"),
+            zone_freed: WaitQueue::new(rt, "fio/zone"),
             left: RefCell::new(left),
             ending: RefCell::new((Vec::new(), 0)),
             flows: RefCell::default(),
         }))
+    }
+
+    /// Waits: until an operation on a zone has ended.
+    pub async fn wait_for_zone(&self) {
+        self.0.zone_freed.wait().await;
+    }
+
+    /// An operation on a zone has ended.
+    pub fn zone_freed(&self) {
+        self.0.zone_freed.wake_all();
     }
 
     /// Waits: until the job that this one waits for has ended, with all its clones.

@@ -110,7 +110,7 @@ mod tests {
         let file = parse("t.fio", text.as_bytes(), &|_| None, &Variables::default());
         assert!(!file.has_errors(), "{}", file.rendered());
         let job = &file.jobs[0];
-        let plan = layout(job, &mut |_| 0).expect("a plan");
+        let plan = layout(job, &mut |_| super::super::setup::Existing::default()).expect("a plan");
         let mut sequence = Sequence::new(job, &plan, 0, false).expect("a sequence");
         let mut counts = vec![0u64; 256];
         loop {

@@ -311,6 +311,22 @@ pub struct Job {
     pub zone_skip: u64,
     /// `zonemode=strided` was given.
     pub strided: bool,
+    /// `zonemode=zbd`: its operations go where the zones' state lets them.
+    pub zbd: bool,
+    /// Bytes of an emulated zone that can be written; 0: all.
+    pub zone_capacity: u64,
+    /// Zones that all jobs write at a time; 0: the device's limit.
+    pub max_open_zones: u64,
+    /// Zones that this one writes at a time; 0: no limit of its own.
+    pub job_max_open_zones: u64,
+    /// The device's limit does not count.
+    pub ignore_zone_limits: bool,
+    /// Reads need not stay before the write pointer.
+    pub read_beyond_wp: bool,
+    /// Millionths of the range with data beyond which zones are reset; `None`: none are.
+    pub zone_reset_threshold: Option<u64>,
+    /// Writes from one such reset to the next.
+    pub zone_reset_every: Option<u64>,
     /// Bytes per second; 0: no limit.
     pub rate: [u64; 3],
     /// Operations per second; 0: no limit.
@@ -447,6 +463,14 @@ impl Job {
             zone_range: 0,
             zone_skip: 0,
             strided: false,
+            zbd: false,
+            zone_capacity: 0,
+            max_open_zones: 0,
+            job_max_open_zones: 0,
+            ignore_zone_limits: false,
+            read_beyond_wp: false,
+            zone_reset_threshold: None,
+            zone_reset_every: None,
             rate: [0; 3],
             rate_iops: [0; 3],
             zero_buffers: false,

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::job::{Job, JobFile};
+use super::report::Counts;
 
 const FITS: &str = "a string takes everything";
 /// Characters of a line of percentiles, of an entry beside its value, and of a value at least.
@@ -122,15 +123,15 @@ fn real(v: &Value) -> f64 {
     v.as_f64().unwrap_or(0.0)
 }
 
-/// The report of a run; `jobs`: how many jobs each entry of the document is of, and the number of
-/// its first.
-pub fn normal(doc: &Value, jobs: &[(u64, u64)]) -> String {
+/// The report of a run; `jobs`: of each entry of the document.
+pub fn normal(doc: &Value, jobs: &[Counts]) -> String {
     let mut text = String::new();
     let empty = Vec::new();
     let entries = doc["jobs"].as_array().unwrap_or(&empty);
     let time = doc["time"].as_str().unwrap_or_default();
     for (i, entry) in entries.iter().enumerate() {
-        let (count, first) = jobs.get(i).copied().unwrap_or((1, i as u64 + 1));
+        let none = Counts { jobs: 1, first: i as u64 + 1, zone_resets: 0 };
+        let Counts { jobs: count, first, zone_resets } = jobs.get(i).copied().unwrap_or(none);
         // Only the first entry has an empty line before it.
         let before = if i == 0 { "\n" } else { "" };
         writeln!(
@@ -144,29 +145,32 @@ pub fn normal(doc: &Value, jobs: &[(u64, u64)]) -> String {
         if let Some(about) = entry["desc"].as_str() {
             writeln!(text, "  Description  : [{about}]").expect(FITS);
         }
-        job(&mut text, entry, entries);
+        job(&mut text, entry, entries, zone_resets);
     }
     groups(&mut text, entries);
     disks(&mut text, &doc["disk_util"]);
     text
 }
 
-fn job(text: &mut String, entry: &Value, entries: &[Value]) {
+fn job(text: &mut String, entry: &Value, entries: &[Value], zone_resets: u64) {
     for (name, what) in [("read", "  read"), ("write", "  write"), ("trim", "  trim")] {
         let side = &entry[name];
         if number(&side["runtime"]) == 0 || number(&side["total_ios"]) == 0 {
             continue;
         }
         let bw = number(&side["bw_bytes"]);
+        let resets = match name {
+            "write" => format!("; {zone_resets} zone resets"),
+            _ => String::new(),
+        };
         writeln!(
             text,
-            "{what}: IOPS={}, BW={} ({})({}/{}msec){}",
+            "{what}: IOPS={}, BW={} ({})({}/{}msec){resets}",
             short(real(&side["iops"]) as u64, 4, false, Unit::None),
             short(bw, 4, true, Unit::BytesPerSecond),
             short(bw, 4, false, Unit::BytesPerSecond),
             short(number(&side["io_bytes"]), 4, true, Unit::Bytes),
             number(&side["runtime"]),
-            if name == "write" { "; 0 zone resets" } else { "" },
         )
         .expect(FITS);
         for kind in ["slat", "clat", "lat"] {

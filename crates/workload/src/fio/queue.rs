@@ -95,6 +95,11 @@ impl Queue {
         self.vfs.rt().now()
     }
 
+    /// Has every operation ended?
+    pub(super) fn is_idle(&self) -> bool {
+        self.depth() == 0
+    }
+
     fn depth(&self) -> usize {
         self.slots.len() - self.free.len()
     }

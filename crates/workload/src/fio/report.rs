@@ -48,16 +48,33 @@ pub fn report_with(
     doc
 }
 
-/// How many jobs each entry of a report is of, and the number of the first of them.
-pub fn counts(results: &[JobResult]) -> Vec<(u64, u64)> {
-    let mut out: Vec<(u64, u64, u32)> = Vec::new();
+/// What the report as text has of an entry and the document does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// Jobs that it is of.
+    pub jobs: u64,
+    /// Number of the first of them.
+    pub first: u64,
+    /// Zones that they have reset.
+    pub zone_resets: u64,
+}
+
+/// Those of each entry of a report.
+pub fn counts(results: &[JobResult]) -> Vec<Counts> {
+    let mut out: Vec<(Counts, u32)> = Vec::new();
     for r in results {
         match out.last_mut() {
-            Some(o) if r.job.group_reporting && o.2 == r.job.group => o.0 += 1,
-            _ => out.push((1, u64::from(r.job.thread_number), r.job.group)),
+            Some((o, group)) if r.job.group_reporting && *group == r.job.group => {
+                o.jobs += 1;
+                o.zone_resets += r.zone_resets;
+            }
+            _ => {
+                let (first, zone_resets) = (u64::from(r.job.thread_number), r.zone_resets);
+                out.push((Counts { jobs: 1, first, zone_resets }, r.job.group));
+            }
         }
     }
-    out.into_iter().map(|(n, first, _)| (n, first)).collect()
+    out.into_iter().map(|(counts, _)| counts).collect()
 }
 
 /// A time of day as C's `ctime` has it, in UTC.
@@ -112,6 +129,7 @@ fn by_group(results: &[JobResult]) -> Vec<JobResult> {
                 }
                 o.depth.merge(&r.depth);
                 o.errors += r.errors;
+                o.zone_resets += r.zone_resets;
                 o.error = if o.error == 0 { r.error } else { o.error };
                 o.syncs += r.syncs;
                 o.full_syncs += r.full_syncs;

@@ -325,8 +325,21 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             only(text()?, &["none", "0"], "only separate read and write latencies")?
         }
         "zonemode" => {
-            only(text()?, &["none", "strided"], "no zoned device yet")?;
-            job.strided = given == Some("strided");
+            let word = text()?;
+            if !["none", "strided", "zbd"].contains(&word) {
+                return Err(format!("`{word}`: none, strided or zbd").into());
+            }
+            (job.strided, job.zbd) = (word == "strided", word == "zbd");
+        }
+        "zonecapacity" => job.zone_capacity = bytes(text()?)?,
+        "max_open_zones" => job.max_open_zones = whole(text()?)?,
+        "job_max_open_zones" => job.job_max_open_zones = whole(text()?)?,
+        "ignore_zone_limits" => job.ignore_zone_limits = flag(given)?,
+        "read_beyond_wp" => job.read_beyond_wp = flag(given)?,
+        "zone_reset_threshold" => job.zone_reset_threshold = Some(millionths(text()?)?),
+        "zone_reset_frequency" => {
+            let n = millionths(text()?)?;
+            job.zone_reset_every = (n > 0).then(|| 1_000_000 / n);
         }
         "zonesize" => job.zone_size = positive(bytes(text()?)?)?,
         "zonerange" => job.zone_range = positive(bytes(text()?)?)?,
@@ -335,6 +348,14 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         _ => {}
     }
     Ok(())
+}
+
+/// A share from 0 to 1, in millionths.
+fn millionths(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if (0.0..=1.0).contains(&n) => Ok((n * 1e6).round() as u64),
+        _ => Err(format!("`{text}`: from 0 to 1")),
+    }
 }
 
 fn positive(n: u64) -> Result<u64, String> {
@@ -541,14 +562,26 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let what = "time_based does nothing without runtime";
         found.push(Diagnostic::warning(&at, what, "give `runtime=`"));
     }
-    if !job.strided && (job.zone_size > 0 || job.zone_range > 0) {
-        let what = "zonesize and zonerange need zonemode=strided";
+    if !job.strided && !job.zbd && (job.zone_size > 0 || job.zone_range > 0) {
+        let what = "zonesize and zonerange need zonemode=strided or zbd";
         found.push(Diagnostic::error(&at, what, "fio refuses them too"));
+    }
+    if job.zbd && job.zone_skip > 0 {
+        let what = "zoneskip with zonemode=zbd is not supported";
+        found.push(Diagnostic::unsupported(&at, what, "leave it out"));
+    }
+    if job.zbd && !job.create_serialize {
+        let what = "zonemode=zbd and create_serialize=0 exclude each other";
+        found.push(Diagnostic::error(&at, what, "fio refuses them too"));
+    }
+    if job.zbd && job.trims && job.writes {
+        let what = "a job that trims and writes with zonemode=zbd is not supported";
+        found.push(Diagnostic::unsupported(&at, what, "use two jobs"));
     }
     if job.strided && job.zone_size == 0 {
         found.push(Diagnostic::error(&at, "zonemode=strided needs zonesize", ""));
     }
-    if job.zone_range == 0 {
+    if job.zone_range == 0 && job.strided {
         job.zone_range = job.zone_size;
     }
     if job.strided && (job.offset > 0 || job.offset_increment > 0) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use wp_base::event::ZoneOp;
 use wp_base::rng::mix64;
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
@@ -16,6 +17,7 @@ use super::samples::Sampler;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::{self, Existing, Layout};
 use super::stats::Stat;
+use super::zoned::{self, Chosen};
 
 /// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
 const ETIMEDOUT: i32 = 110;
@@ -110,6 +112,8 @@ pub struct JobResult {
     pub sync: Stat,
     /// How deep its queue was.
     pub depth: DepthCounts,
+    /// Zones that were reset before they were written again, or as a trim.
+    pub zone_resets: u64,
     /// `invalidate` was asked for, and the file system cannot drop a file's pages.
     pub stays_cached: bool,
     /// From the job's beginning to its end, in nanoseconds.
@@ -135,10 +139,21 @@ pub async fn run(
     for job in &file.jobs {
         layouts.push(if job.create_serialize { Some(lay_out(vfs, job).await?) } else { None });
     }
+    let mut devices = zoned::Devices::new();
+    let mut places = Vec::new();
+    for (job, layout) in file.jobs.iter().zip(&mut layouts) {
+        places.push(match layout {
+            Some(layout) => zoned::places(vfs, job, layout, &mut devices)
+                .await
+                .map_err(|e| RunError::Job(format!("job `{}`: {e}", job.name)))?,
+            None => Vec::new(),
+        });
+    }
     let mut results = Vec::new();
     let mut tasks = Vec::new();
     let control = Control::new(vfs.rt(), &file.jobs);
-    for (n, (job, layout)) in file.jobs.iter().zip(layouts).enumerate() {
+    let planned = file.jobs.iter().zip(layouts).zip(places);
+    for (n, ((job, layout), places)) in planned.enumerate() {
         if job.stonewall {
             for task in tasks.drain(..) {
                 results.push(task.await?);
@@ -149,7 +164,7 @@ pub async fn run(
         let control = control.clone();
         let task = Task { vfs: vfs.clone(), job: job.clone(), options, control, last };
         let name = format!("fio/{}", job.thread_number);
-        tasks.push(vfs.rt().spawn(name, task.run(layout)));
+        tasks.push(vfs.rt().spawn(name, task.run(layout, places)));
     }
     for task in tasks {
         results.push(task.await?);
@@ -259,15 +274,15 @@ impl Task {
         self.vfs.rt().now()
     }
 
-    async fn run(self, layout: Option<Layout>) -> Outcome {
+    async fn run(self, layout: Option<Layout>, places: Vec<zoned::Place>) -> Outcome {
         self.control.begin(&self.job).await;
-        let outcome = self.perform(layout).await;
+        let outcome = self.perform(layout, places).await;
         let failed = outcome.as_ref().map_or(true, |r| r.error != 0);
         self.control.end(&self.job, failed, self.last);
         outcome
     }
 
-    async fn perform(&self, layout: Option<Layout>) -> Outcome {
+    async fn perform(&self, layout: Option<Layout>, places: Vec<zoned::Place>) -> Outcome {
         let layout = match layout {
             Some(l) => l,
             None => lay_out(&self.vfs, &self.job).await?,
@@ -286,6 +301,8 @@ impl Task {
             is_between: false,
             think_since: self.now(),
             fds: vec![None; layout.files.len()],
+            places,
+            control: self.control.clone(),
             layout,
             epoch: self.now(),
             round: self.now(),
@@ -304,6 +321,7 @@ impl Task {
                 full_syncs: 0,
                 sync: Stat::default(),
                 depth: DepthCounts::default(),
+                zone_resets: 0,
                 stays_cached: false,
                 elapsed_ns: 0,
                 errors: 0,
@@ -320,8 +338,14 @@ impl Task {
             if self.is_over(&run) || run.result.error != 0 && run.result.errors == 0 {
                 sequence.terminate();
             }
+            let nothing = run.places.first().is_some_and(zoned::Place::has_nothing);
+            sequence.set_has_nothing(nothing);
             match sequence.next_action() {
                 Action::Done => break,
+                Action::Place { file, direction, offset, length } => {
+                    let ask = (file, direction, (offset, length));
+                    self.place(&mut sequence, &mut run, &mut queue, ask).await?;
+                }
                 action => self.act(action, &mut run, &mut queue).await?,
             }
         }
@@ -439,6 +463,7 @@ impl Task {
                     }
                 }
                 run.is_between = true;
+                run.places.iter_mut().for_each(zoned::Place::restart);
                 let span = self.now().since(run.round).0;
                 run.round = self.now();
                 for d in &mut run.result.directions {
@@ -447,9 +472,66 @@ impl Task {
                     }
                 }
             }
-            Action::Done => {}
+            Action::Place { .. } | Action::Done => {}
         }
         Ok(())
+    }
+
+    /// An operation on zones: where the sequence has it, or where they let it go.
+    async fn place(
+        &self,
+        sequence: &mut Sequence,
+        run: &mut Running,
+        queue: &mut Option<Queue>,
+        (file, direction, (offset, length)): (usize, Direction, (u64, u64)),
+    ) -> FsResult<()> {
+        if !self.has_turn(run, direction.index()).await {
+            return Ok(());
+        }
+        loop {
+            let is_idle = queue.as_ref().is_none_or(Queue::is_idle);
+            let ask = zoned::Ask { direction, offset, length, is_idle };
+            let proposed = offset;
+            let shorten = &mut |length| sequence.mark(file, direction, (proposed, length));
+            match run.places[file].choose(ask, shorten) {
+                Chosen::Nowhere => {
+                    sequence.no_place(file);
+                    return Ok(());
+                }
+                Chosen::Quiesce => {
+                    if let Some(queue) = queue {
+                        queue.drain(run).await?;
+                    }
+                }
+                Chosen::Busy => {
+                    if let Some(queue) = queue {
+                        queue.drain(run).await?;
+                    }
+                    self.control.wait_for_zone().await;
+                }
+                Chosen::At { offset, length, zone, resets } => {
+                    sequence.placed(file, direction, (offset, length));
+                    run.result.zone_resets += u64::from(resets);
+                    let held = zone.map(|zone| Held { file, zone, resets });
+                    if let Some(held) = &held
+                        && direction != Direction::Trim
+                    {
+                        self.reset_zone(run, held).await?;
+                    }
+                    return self.issue(run, queue, file, direction, (offset, length), held).await;
+                }
+            }
+        }
+    }
+
+    /// Resets a zone, if it is to be.
+    async fn reset_zone(&self, run: &Running, held: &Held) -> FsResult<()> {
+        let place = &run.places[held.file];
+        if !held.resets || !place.resets_device() {
+            return Ok(());
+        }
+        let fd = run.fds[held.file].ok_or(FsError::BadFile)?;
+        self.vfs.manage_zone(fd, ZoneOp::Reset, place.start_of(held.zone)).await
     }
 
     async fn sync(&self, run: &mut Running, fd: Fd, what: SyncWhat) -> FsResult<()> {
@@ -471,14 +553,34 @@ impl Task {
         direction: Direction,
         (offset, length): (u64, u64),
     ) -> FsResult<()> {
-        let d = direction.index();
+        if !self.has_turn(run, direction.index()).await {
+            return Ok(());
+        }
+        self.issue(run, queue, file, direction, (offset, length), None).await
+    }
+
+    /// Waits: until the next operation may begin. False: there is no time left for it.
+    async fn has_turn(&self, run: &Running, d: usize) -> bool {
         while let Some(span) = self.control.held_back(&self.job) {
             if self.is_over(run) {
-                return Ok(());
+                return false;
             }
             self.vfs.rt().sleep(span).await;
         }
         self.keep_rate(run, d).await;
+        true
+    }
+
+    async fn issue(
+        &self,
+        run: &mut Running,
+        queue: &mut Option<Queue>,
+        file: usize,
+        direction: Direction,
+        (offset, length): (u64, u64),
+        held: Option<Held>,
+    ) -> FsResult<()> {
+        let d = direction.index();
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
         let call = match direction {
             Direction::Write => {
@@ -488,7 +590,7 @@ impl Task {
             Direction::Read => Some(IoCall::Read(offset, length)),
             Direction::Trim => None,
         };
-        let op = Operation { direction: d, offset, length, start: self.now(), issued: None };
+        let op = Operation { direction: d, offset, length, start: self.now(), issued: None, held };
         match (call, queue.as_mut()) {
             (Some(call), Some(queue)) => queue.io(run, fd, call, op).await?,
             (Some(call), None) => self.wait_for(run, fd, call, op).await?,
@@ -522,8 +624,11 @@ impl Task {
         if let Some(queue) = queue {
             queue.submit_prepared(run).await?;
         }
-        let done = self.vfs.discard(fd, op.offset, op.length).await.map(|()| op.length);
-        self.waited(run, &op, done)
+        let done = match &op.held {
+            Some(held) => self.reset_zone(run, held).await,
+            None => self.vfs.discard(fd, op.offset, op.length).await,
+        };
+        self.waited(run, &op, done.map(|()| op.length))
     }
 
     /// One operation of a synchronous engine.
@@ -607,12 +712,26 @@ pub(super) struct Operation {
     pub start: Time,
     /// When its submission had returned; `None` of a synchronous engine.
     pub issued: Option<Time>,
+    /// The zone that it holds.
+    pub held: Option<Held>,
+}
+
+/// A zone that an operation is on its way to.
+pub(super) struct Held {
+    file: usize,
+    /// Its number.
+    zone: usize,
+    /// It is to be reset first; of a trim that is all.
+    resets: bool,
 }
 
 /// What a job has done so far.
 pub(super) struct Running {
     layout: Layout,
     fds: Vec<Option<Fd>>,
+    /// Of a job on zones: its part of each file's.
+    places: Vec<zoned::Place>,
+    control: Control,
     epoch: Time,
     round: Time,
     writes: u64,
@@ -661,6 +780,11 @@ impl Running {
     ///
     /// Errors: its own, unless the job goes on after errors.
     pub(super) fn ended(&mut self, now: Time, op: &Operation, done: FsResult<u64>) -> FsResult<()> {
+        if let Some(held) = &op.held {
+            let end = (op.direction == Direction::Write.index()).then(|| op.offset + op.length);
+            self.places[held.file].ended(held.zone, end);
+            self.control.zone_freed();
+        }
         let result = &mut self.result;
         let done = match done {
             Ok(done) => done,

@@ -84,6 +84,18 @@ pub enum Action {
         /// Bytes.
         length: u64,
     },
+    /// A read, write or trim of a job on zones, whose place is chosen by their state: to be
+    /// answered with [`Sequence::placed`] or [`Sequence::no_place`].
+    Place {
+        /// Which file.
+        file: usize,
+        /// What it does.
+        direction: Direction,
+        /// Proposed first byte.
+        offset: u64,
+        /// Bytes at most.
+        length: u64,
+    },
     /// Sync.
     Sync {
         /// Which file.
@@ -155,6 +167,9 @@ pub struct Sequence {
     last_written: Option<usize>,
     bugs: bool,
     stop: bool,
+    has_nothing: bool,
+    /// The place that was proposed last was drawn.
+    is_drawn: bool,
     phase: Phase,
     pending: VecDeque<Action>,
 }
@@ -195,9 +210,37 @@ impl Sequence {
             last_written: None,
             bugs,
             stop: job.create_only,
+            has_nothing: false,
+            is_drawn: false,
             phase: Phase::Running,
             pending: VecDeque::new(),
         })
+    }
+
+    /// Has the device of a job on zones nothing to read? Then a mixed job writes.
+    pub fn set_has_nothing(&mut self, has_nothing: bool) {
+        self.has_nothing = has_nothing;
+    }
+
+    /// How long the operation may be that [`Action::Place`] proposed at `offset`, which is chosen
+    /// to have `length`: its blocks are done.
+    pub fn mark(&mut self, file: usize, direction: Direction, (offset, length): (u64, u64)) -> u64 {
+        match self.is_drawn {
+            true => self.files[file].mark(&self.job, direction.index(), (offset, length)),
+            false => length,
+        }
+    }
+
+    /// The operation that [`Action::Place`] proposed begins here.
+    pub fn placed(&mut self, file: usize, direction: Direction, (offset, length): (u64, u64)) {
+        self.files[file].went_to(direction.index(), offset, length);
+        self.count(file, direction, length);
+    }
+
+    /// There is no place for it: the file is done.
+    pub fn no_place(&mut self, file: usize) {
+        self.files[file].done = true;
+        self.close(file);
     }
 
     /// Time is over: no operation begins any more.
@@ -261,6 +304,7 @@ impl Sequence {
             file.restart(&self.streams);
         }
         self.service.restart();
+        self.owed = 0;
         self.moved = false;
         self.sync_allowed = true;
         self.zone_done = 0;
@@ -361,10 +405,13 @@ impl Sequence {
             self.run += 1;
             return self.begin(file, Direction::Write, (offset, length));
         }
-        let direction = self.direction();
+        let mut direction = self.direction();
+        if self.has_nothing && direction == Direction::Read && self.job.writes {
+            direction = Direction::Write;
+        }
         let d = direction.index();
         let want = self.want(d);
-        if self.job.zone_size > 0 && self.zone_done >= self.job.zone_size {
+        if self.job.strided && self.zone_done >= self.job.zone_size {
             self.zone_done = 0;
             self.files[file].next_zone(&self.job);
         }
@@ -373,6 +420,10 @@ impl Sequence {
             self.files[file].done = true;
             return self.close(file);
         };
+        if self.job.zbd {
+            self.is_drawn = want == Want::Drawn;
+            return self.pending.push_back(Action::Place { file, direction, offset, length });
+        }
         if direction == Direction::Trim && self.job.writes {
             self.files[file].trimmed = Some((offset, length));
         }
@@ -380,6 +431,12 @@ impl Sequence {
     }
 
     fn begin(&mut self, file: usize, direction: Direction, (offset, length): (u64, u64)) {
+        self.count(file, direction, length);
+        self.pending.push_back(Action::Io { file, direction, offset, length });
+    }
+
+    /// An operation begins.
+    fn count(&mut self, file: usize, direction: Direction, length: u64) {
         if direction == Direction::Write {
             self.last_written = Some(file);
         }
@@ -390,6 +447,5 @@ impl Sequence {
         self.moved = true;
         self.budget.spend(length);
         self.missing = self.missing.saturating_sub(length);
-        self.pending.push_back(Action::Io { file, direction, offset, length });
     }
 }

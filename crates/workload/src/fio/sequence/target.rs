@@ -36,6 +36,8 @@ enum Source {
 pub struct Target {
     start: u64,
     end: u64,
+    /// Length of the file: an operation of the only length may end behind the range.
+    file_end: u64,
     /// Where the last operation began and ended, by direction.
     last: [(u64, u64); 3],
     source: Source,
@@ -85,6 +87,7 @@ impl Target {
             popular,
             start,
             end,
+            file_end: file.length,
             last,
             source,
             zone: start,
@@ -124,7 +127,8 @@ impl Target {
             },
             Want::Drawn => self.drawn(job, d, streams)?,
         };
-        let room = self.end.checked_sub(offset)?;
+        let room = self.end.checked_sub(offset).filter(|n| *n > 0)?;
+        let room = if job.min_bs[d] == job.max_bs[d] { self.file_end - offset } else { room };
         // With `bs_is_seq_rand` lengths follow the order of the operation, not its direction.
         let by = match (job.bs_is_seq_rand, want) {
             (false, _) => d,
@@ -134,18 +138,27 @@ impl Target {
         // A trim that is written afterwards has the lengths of trims, from the stream of writes.
         let stream = if job.trims && job.writes { 1 } else { by };
         let mut length = length::draw(job, by, room, &mut streams.length[stream])?;
-        if want == Want::Drawn
-            && let Source::Once(map) = &mut self.source
-        {
-            let unit = job.min_bs[d].max(1);
-            let marked = map.set((offset - self.start) / unit, length.div_ceil(unit));
-            length = length.min(marked * unit);
+        if want == Want::Drawn && !job.zbd {
+            length = self.mark(job, d, (offset, length));
             if length == 0 {
                 return None;
             }
         }
         self.last[d] = (offset, offset + length);
         Some((offset, length))
+    }
+
+    /// Notes in the random map that a place was drawn, and how long the operation may be.
+    pub fn mark(&mut self, job: &Job, d: usize, (offset, length): (u64, u64)) -> u64 {
+        let Source::Once(map) = &mut self.source else { return length };
+        let unit = job.min_bs[d].max(1);
+        let marked = map.set((offset - self.start) / unit, length.div_ceil(unit));
+        length.min(marked * unit)
+    }
+
+    /// The last operation went somewhere else than planned.
+    pub fn went_to(&mut self, d: usize, offset: u64, length: u64) {
+        self.last[d] = (offset, offset + length);
     }
 
     /// Goes to the next zone, or back to the first one.
@@ -182,9 +195,9 @@ impl Target {
 
     fn drawn(&mut self, job: &Job, d: usize, streams: &mut Streams) -> Option<u64> {
         let (min, unit) = (job.min_bs[d], job.align[d].max(1));
-        let from = if job.zone_size > 0 { self.zone } else { self.start };
+        let from = if job.strided { self.zone } else { self.start };
         let mut span = self.end - self.start;
-        if job.zone_size > 0 {
+        if job.strided {
             span = span.min(job.zone_range);
         }
         let blocks = span.saturating_sub(min.saturating_sub(unit)) / unit;
