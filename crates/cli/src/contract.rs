@@ -187,8 +187,8 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "device",
-        "the model was compared with measured points",
-        counted("points", &["/compared"]),
+        "the model was compared with measured points, or the tests ran",
+        counted("points or tests", &["/compared", "/tests"]),
         &[],
     ),
     verb(

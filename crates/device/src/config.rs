@@ -113,6 +113,21 @@ pub struct DeviceEntry {
     pub params: &'static [Param],
     /// Makes it.
     pub build: fn(&Settings) -> Result<Box<dyn DeviceModel>, ConfigError>,
+    /// What the drive is rated at, as far as that is published.
+    pub rated: &'static [Rated],
+}
+
+/// A rated value of a drive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rated {
+    /// Job of `examples/drive-benchmark.fio` that measures it.
+    pub test: &'static str,
+    /// In `unit`.
+    pub value: f64,
+    /// `MB/s` (10^6 bytes) or `IOPS`.
+    pub unit: &'static str,
+    /// Where it is published.
+    pub source: &'static str,
 }
 
 impl DeviceEntry {

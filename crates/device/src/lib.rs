@@ -26,6 +26,6 @@ pub mod ssd;
 mod zn540;
 pub mod zns;
 
-pub use config::{ConfigError, DeviceEntry, Param, Settings};
+pub use config::{ConfigError, DeviceEntry, Param, Rated, Settings};
 pub use offset_device::OffsetDevice;
 pub use preset::{DEVICES, find};

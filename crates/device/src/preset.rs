@@ -1,6 +1,6 @@
 //! The devices that can be had by name, with the source of every number.
 
-use crate::config::{DeviceEntry, Param};
+use crate::config::{DeviceEntry, Param, Rated};
 use crate::emmc::{Emmc, EmmcConfig};
 use crate::fixed::{Fixed, FixedConfig};
 use crate::plain::{Plain, PlainConfig};
@@ -204,6 +204,31 @@ const SSD_840_128: [Param; SSD] = {
     replaced(params, READ_OVERHEAD, p("read_overhead_ns", 13_100, "ns", READ))
 };
 
+const fn rated(test: &'static str, value: f64, unit: &'static str, source: &'static str) -> Rated {
+    Rated { test, value, unit, source }
+}
+
+const REVIEW: &str = "review specification of the drive";
+const REVIEW_256: &str = "review specification of the 256 GB drive";
+
+/// Of the 840 PRO; sequential reads and deep queues are its class's.
+const RATED_840: &[Rated] = &[
+    rated("seq1m-q8-write", 390.0, "MB/s", REVIEW),
+    rated("rnd4k-q1-read", 9_900.0, "IOPS", REVIEW_256),
+    rated("rnd4k-q1-write", 31_000.0, "IOPS", REVIEW_256),
+    rated("rnd4k-q32-read", 100_000.0, "IOPS", REVIEW_256),
+];
+
+/// Of the 850 PRO 256 GB.
+const RATED_850_256: &[Rated] = &[
+    rated("seq1m-q8-read", 550.0, "MB/s", REVIEW),
+    rated("seq1m-q8-write", 520.0, "MB/s", REVIEW),
+    rated("rnd4k-q1-read", 10_000.0, "IOPS", REVIEW),
+    rated("rnd4k-q1-write", 36_000.0, "IOPS", REVIEW),
+    rated("rnd4k-q32-read", 100_000.0, "IOPS", REVIEW),
+    rated("rnd4k-q32-write", 90_000.0, "IOPS", REVIEW),
+];
+
 const P16: &str = "configuration used to time other simulators (MQSim, SimpleSSD)";
 const P16_MAP: &str = "the same: 64 GiB raw in 8 channels of 4 dies of 2 planes";
 
@@ -335,18 +360,21 @@ pub static DEVICES: &[&DeviceEntry] = &[
             FUA (Linux null_blk)",
         params: &FIXED,
         build: |s| Ok(Box::new(Fixed::new(FixedConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "fixed-nofua",
         about: "fixed without FUA",
         params: &FIXED_NOFUA,
         build: |s| Ok(Box::new(Fixed::new(FixedConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "sata-disk-nofua",
         about: "one command at a time, volatile cache, no FUA (QEMU's SATA disk, a loop device)",
         params: &SATA_NOFUA,
         build: |s| Ok(Box::new(Plain::new(PlainConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "ssd-128",
@@ -354,12 +382,14 @@ pub static DEVICES: &[&DeviceEntry] = &[
             ext4 paper's PC)",
         params: &SSD_128,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "ssd-128-plp",
         about: "ssd-128 with power-loss protection: completed writes are durable",
         params: &SSD_128_PLP,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "840pro-128",
@@ -367,6 +397,7 @@ pub static DEVICES: &[&DeviceEntry] = &[
             speeds at depth 1",
         params: &SSD_840_128,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+        rated: RATED_840,
     },
     &DeviceEntry {
         name: "emmc-16",
@@ -374,24 +405,28 @@ pub static DEVICES: &[&DeviceEntry] = &[
             ext4 paper's Nexus 5)",
         params: &EMMC_16,
         build: |s| Ok(Box::new(Emmc::new(EmmcConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "emmc-5.1",
         about: "emmc-16 with command queue, HS400 and cache barriers",
         params: &EMMC_51,
         build: |s| Ok(Box::new(Emmc::new(EmmcConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "850pro-256",
         about: "class of the Samsung 850 PRO 256 GB (paper journal-conflict), not that drive",
         params: &SSD_850_256,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+        rated: RATED_850_256,
     },
     &DeviceEntry {
         name: "ssd-p16",
         about: "57 GiB NVMe SSD, the configuration used to time other simulators; not a product",
         params: &SSD_P16,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "zn540",
@@ -399,12 +434,14 @@ pub static DEVICES: &[&DeviceEntry] = &[
             power-loss protection",
         params: &ZN540,
         build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "zn540-4tb",
         about: "zn540 with four times the zones (paper f2fs-oprw); power-loss protection",
         params: &ZN540_4TB,
         build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
+        rated: &[],
     },
     &DeviceEntry {
         name: "zn540-4tb-noplp",
@@ -412,6 +449,7 @@ pub static DEVICES: &[&DeviceEntry] = &[
             f2fs-oprw)",
         params: &ZN540_4TB_NO_PLP,
         build: |s| Ok(Box::new(Zns::new(ZnsConfig::from_settings(s)?))),
+        rated: &[],
     },
 ];
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use wp_lab::drive::{Regime, compare, parse};
+use wp_lab::drive::{Regime, compare, parse, suite};
+use wp_lab::profile::Profile;
 use wp_lab::testing::{reference, repository};
 
 #[test]
@@ -84,4 +85,25 @@ fn the_points_are_those_of_the_collection() {
         assert_eq!(values, &theirs[point], "{point:?}");
     }
     assert!(ours.len() > 500, "{} points", ours.len());
+}
+
+/// The usual tests of a drive on its bare block device, without CPU costs: what drives are rated at
+/// comes out, each value within 15 %.
+#[test]
+fn rated_values_of_a_drive_come_out_of_the_usual_tests() {
+    let cpu = Profile::find("free").expect("a profile");
+    let mut rated = 0;
+    for name in ["840pro-128", "850pro-256"] {
+        let tests = suite(name, &[], cpu, 1).expect("it runs");
+        assert_eq!(tests.len(), 8, "each is one value");
+        for test in &tests {
+            let Some(value) = test.rated else { continue };
+            let off = test.value() / value.value - 1.0;
+            assert!(off.abs() < 0.15, "{name} {}: {off:+.3} of {value:?}", test.test);
+            rated += 1;
+        }
+    }
+    assert_eq!(rated, 10);
+    let zoned = suite("zn540", &[], cpu, 1).expect_err("zones are written in order");
+    assert!(zoned.to_string().contains("zonemode=zbd"), "{zoned}");
 }

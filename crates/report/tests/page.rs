@@ -95,6 +95,8 @@ fn a_run_is_shown_as_its_summary_and_points() {
             rows.map(|r| r.map(str::to_owned).into()).into(),
         )),
         claims: None,
+        fio: None,
+        rated: Vec::new(),
     };
     let input = Input { runs: vec![run], ..Input::default() };
     let text = page(&input, Lang::En).expect("a page");

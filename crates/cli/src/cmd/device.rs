@@ -1,4 +1,4 @@
-//! `device`: a modelled drive beside measurements of the real one.
+//! `device`: a modelled drive beside measurements of the real one, or through the usual tests.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse};
+use wp_lab::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse, suite};
+use wp_lab::machine::MachineError;
 
 use crate::output::{Exit, Out};
 
@@ -18,11 +19,15 @@ const POINTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devices/zn540/p
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n\
+    \x20 writepath device 840pro-128\n\
     \x20 writepath device zn540-4tb\n\
     \x20 writepath device zn540-4tb --set read_ns=55000 --all")]
 pub struct Args {
-    /// Zoned drive to compare (`list devices`)
+    /// Drive (`list devices`): of a zoned one its measurements, of others the usual tests
     name: String,
+    /// CPU cost profile of the tests: one of `list cpus`
+    #[arg(long, value_name = "PROFILE", default_value = "i7-4770")]
+    cpu: String,
     /// Replace one parameter: KEY=VALUE
     #[arg(long = "set", value_name = "KEY=VALUE")]
     replaced: Vec<String>,
@@ -45,6 +50,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         };
         replaced.push(pair);
     }
+    let (name, _) = super::name_and_rest(&a.name);
+    if a.points.is_none() && wp_device::find(name).is_none_or(|e| !is_zoned(e)) {
+        return tests(a, &replaced, out);
+    }
     let path = a.points.clone().unwrap_or_else(|| PathBuf::from(POINTS));
     let text = match wp_lab::host::text::read(&path) {
         Ok(text) => text,
@@ -61,6 +70,61 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(found) => out.result(&document(&found, a.all), &print(&found, a.all)),
         Err(e) => out.fail(Exit::Usage, "device", &e.to_string(), "writepath list devices"),
     }
+}
+
+/// Is it one of the drives with measured points?
+fn is_zoned(e: &wp_device::DeviceEntry) -> bool {
+    e.name.starts_with("zn540")
+}
+
+/// Runs the usual tests.
+fn tests(a: &Args, replaced: &[(String, u64)], out: &Out) -> ExitCode {
+    let help = "writepath list devices";
+    let cpu = match wp_lab::profile::Profile::find(&a.cpu) {
+        Ok(cpu) => cpu,
+        Err(e) => return out.fail(Exit::Usage, "cpu", &e, "writepath list cpus"),
+    };
+    let all = match suite(&a.name, replaced, cpu, 1) {
+        Ok(all) => all,
+        Err(MachineError::Config(e)) => return out.fail(Exit::Usage, "device", &e, help),
+        Err(e) => return out.machine_error(&e),
+    };
+    let mut t = String::new();
+    writeln!(
+        t,
+        "{:<17}{:>10}{:>10}{:>12}{:>12}{:>16}{:>12}",
+        "test", "IOPS", "MB/s", "mean us", "p99 us", "rated", "difference"
+    )
+    .expect(FITS);
+    let mut tests = Vec::new();
+    for test in &all {
+        let us = |ns: f64| ns / 1e3;
+        let (rated, off) = match test.rated {
+            None => ("-".to_owned(), "-".to_owned()),
+            Some(rated) => {
+                let off = (test.value() / rated.value - 1.0) * 100.0;
+                (format!("{} {}", rated.value, rated.unit), format!("{off:+.1} %"))
+            }
+        };
+        writeln!(
+            t,
+            "{:<17}{:>10.0}{:>10.1}{:>12.1}{:>12.1}{rated:>16}{off:>12}",
+            test.test,
+            test.iops,
+            test.mb_s,
+            us(test.mean_ns),
+            us(test.p99_ns as f64),
+        )
+        .expect(FITS);
+        let rated =
+            test.rated.map(|r| json!({ "value": r.value, "unit": r.unit, "source": r.source }));
+        tests.push(json!({
+            "test": test.test, "iops": test.iops, "mb_per_s": test.mb_s,
+            "mean_ns": test.mean_ns, "p99_ns": test.p99_ns, "rated": rated,
+        }));
+    }
+    let doc = json!({ "schema": "writepath.drive-tests/1", "device": a.name, "tests": tests });
+    out.result(&doc, &t)
 }
 
 fn percent(value: f64) -> String {

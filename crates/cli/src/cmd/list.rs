@@ -126,6 +126,7 @@ fn fs(name: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     let all = registry::FILE_SYSTEMS
         .iter()
+        .chain([&registry::NONE])
         .filter(|f| is_wanted(name, f.name))
         .map(|f| {
             writeln!(text, "{:<10} {}", f.name, f.about).expect("a string takes it");

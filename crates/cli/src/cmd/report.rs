@@ -12,7 +12,7 @@ use wp_base::plain::Shown as _;
 use wp_lab::claims::{Claims, Reasons};
 use wp_lab::host::{Existing, Shape, output, text};
 use wp_lab::results::{ENGINE, NoResult, find, sha256};
-use wp_report::page::{self, Input, Lang, Paper, Rule, Run};
+use wp_report::page::{self, Input, Lang, Paper, Rated, Rule, Run};
 
 use crate::output::{Exit, Out, path};
 use crate::outputs;
@@ -244,8 +244,25 @@ impl Results {
             })?),
             None => None,
         };
-        Ok(Found::Run(Run { name, hash, resolved, summary, points, claims }))
+        let fio = self.json(wp_lab::workload::fio::REPORT)?;
+        let rated = rated(&resolved);
+        Ok(Found::Run(Run { name, hash, resolved, summary, points, claims, fio, rated }))
     }
+}
+
+/// What the drive of a run is rated at, by its `resolved.toml`; with replaced numbers it is
+/// another.
+fn rated(resolved: &str) -> Vec<Rated> {
+    let table: toml::Table = resolved.parse().unwrap_or_default();
+    let device = table.get("device").and_then(toml::Value::as_table);
+    let name = device.filter(|d| d.len() == 1).and_then(|d| d.get("name"));
+    let entry = name.and_then(toml::Value::as_str).and_then(wp_device::find);
+    let of = |r: &wp_device::Rated| Rated {
+        job: r.test.to_owned(),
+        value: r.value,
+        unit: r.unit.to_owned(),
+    };
+    entry.map_or(Vec::new(), |e| e.rated.iter().map(of).collect())
 }
 
 /// What `reproduce` was asked for.

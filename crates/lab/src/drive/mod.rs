@@ -15,12 +15,14 @@ mod baseline;
 mod points;
 mod run;
 mod scenes;
+mod suite;
 
 use std::collections::BTreeMap;
 
 use wp_device::{ConfigError, Settings, find};
 
 pub use points::{Point, Regime, parse};
+pub use suite::{Tested, suite};
 
 /// Errors of a set of points in a regime.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]

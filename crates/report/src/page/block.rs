@@ -138,7 +138,7 @@ fn legend(f: &Figure, lang: Lang, h: &mut Html) {
                         &[("class", "said"), ("x1", "1"), ("x2", "21"), ("y1", "6"), ("y2", "6")],
                     );
                 });
-                h.text(words::PAPER.of(lang));
+                h.text(f.said_by.of(lang));
             });
         }
     });

@@ -8,6 +8,7 @@
 use serde_json::{Value, json};
 
 use super::scale::{Scale, number};
+use super::words::Text;
 
 /// How points are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +162,9 @@ pub struct Figure {
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
-    /// What the paper says.
+    /// Whose values the marks are.
+    pub said_by: Text,
+    /// What the paper says, or whoever else.
     pub marks: Vec<Mark>,
     /// Beginnings of ids of claims that are about it.
     pub claims: Vec<String>,
@@ -285,6 +288,7 @@ mod tests {
                     Point::new(1.0, 4.0),
                 ],
             )],
+            said_by: super::super::words::PAPER,
             marks: Vec::new(),
             claims: Vec::new(),
         };

@@ -15,6 +15,7 @@ mod claim;
 mod draw;
 mod figure;
 mod html;
+mod jobs;
 mod lanes;
 mod papers;
 mod run;
@@ -29,6 +30,7 @@ use std::fmt;
 use serde_json::Value;
 
 use self::claim::{Claim, Remark};
+pub use self::jobs::Rated;
 pub use self::words::Lang;
 
 /// Results of a paper.
@@ -67,6 +69,10 @@ pub struct Run {
     pub points: Option<(Vec<String>, Vec<Vec<String>>)>,
     /// `claims.json`, if it has one.
     pub claims: Option<Value>,
+    /// `fio.json`, if it has one.
+    pub fio: Option<Value>,
+    /// What its drive is rated at.
+    pub rated: Vec<Rated>,
 }
 
 /// Words of the claims file that documents do not repeat.

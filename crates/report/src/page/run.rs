@@ -7,6 +7,7 @@ use super::Run;
 use super::block::Block;
 use super::claim::{Claim, Remark};
 use super::figure::{Axis, Figure, Point, Series, Shape};
+use super::jobs;
 use super::scale::number;
 use super::table::{Cell, Table};
 use super::words::{self, Lang};
@@ -34,6 +35,9 @@ pub fn blocks(run: &Run, n: usize, phrases: &[[String; 2]], lang: Lang) -> Vec<B
         }
         t.caption = more(rows.len(), lang);
         out.push(Block::Table(t));
+    }
+    if let Some(doc) = &run.fio {
+        out.extend(jobs::blocks(doc, &run.rated, n, lang));
     }
     out.extend(claims(run, n, phrases, lang).map(Block::Table));
     let heads = [words::KEY.of(lang), words::VALUE.of(lang)];
@@ -189,6 +193,7 @@ fn figures(heads: &[String], rows: &[Vec<String>], n: usize, lang: Lang) -> Vec<
             x: Axis::linear(&heads[columns.x], ""),
             y: Axis::linear(&heads[y], "").switched(),
             series: series.collect(),
+            said_by: words::PAPER,
             marks: Vec::new(),
             claims: Vec::new(),
         }
@@ -269,6 +274,8 @@ mod tests {
             summary: Value::Null,
             points: None,
             claims: Some(serde_json::json!({ "claims": list })),
+            fio: None,
+            rated: Vec::new(),
         };
         let csv = claims(&run, 0, &[], Lang::En).expect("some claims").csv();
         assert!(

@@ -123,6 +123,7 @@ fn shares(s: &Source<'_>, n: u32, o: &Value) -> Figure {
         x: Axis::named(s.t(words::CONFLICT_TYPE), names),
         y: Axis::linear(s.t(words::CONFLICT_SHARE), ""),
         series: vec![Series::new(s.t(words::OURS), 0, points.collect())],
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: TYPES.map(|k| format!("table{n}.{k}")).into(),
     };
@@ -183,6 +184,7 @@ fn graph(s: &Source<'_>, g: &Value, (id, number): (String, String), title: Text)
         x: threads(s, g),
         y: Axis::linear(s.t(words::CONFLICT_OPS), "").switched(),
         series: by_system(g, |_| true, |p| num(&p["ops_per_second"])),
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: Vec::new(),
     }

@@ -120,6 +120,7 @@ fn graph(s: &Source<'_>, g: &Value, which: Which, n: usize) -> Figure {
         x: sizes(s, g),
         y: Axis { label: s.t(y), ..Axis::log("", unit) }.switched(),
         series: series.collect(),
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: Vec::new(),
     };
@@ -170,6 +171,7 @@ fn ratios(s: &Source<'_>, g: &Value, which: Which, n: usize) -> Figure {
         x: sizes(s, g),
         y: Axis::linear(s.t(words::DIRECT_OVER_F2FS), ""),
         series,
+        said_by: words::PAPER,
         marks,
         claims,
     }
@@ -270,6 +272,7 @@ fn states(s: &Source<'_>, is_synced: bool) -> Figure {
         x: Axis::named("", names),
         y: Axis::linear(s.t(words::DIRECT_SHARE_OF_STATES), ""),
         series: series.into(),
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: Vec::new(),
     }

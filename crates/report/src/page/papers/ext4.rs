@@ -78,6 +78,7 @@ fn figure(
         x: x.at(places),
         y,
         series,
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: Vec::new(),
     }

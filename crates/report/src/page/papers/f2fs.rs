@@ -45,6 +45,7 @@ fn figure(
         x,
         y,
         series,
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: Vec::new(),
     }

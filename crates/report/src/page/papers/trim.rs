@@ -59,6 +59,7 @@ fn pages(s: &Source<'_>) -> Figure {
         x: Axis::named("", runs.iter().map(|(name, _)| s.name(name)).collect()),
         y: Axis::linear(s.t(words::TRIM_PAGES), ""),
         series: series.collect(),
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: vec!["fig2.".to_owned(), "fig3.".to_owned()],
     };
@@ -190,6 +191,7 @@ fn wear(s: &Source<'_>) -> Figure {
         x: Axis::named("", works.iter().map(|w| (*w).to_owned()).collect()),
         y: Axis::linear(s.t(words::TRIM_WAF), ""),
         series: series.collect(),
+        said_by: words::PAPER,
         marks: Vec::new(),
         claims: Vec::new(),
     }

@@ -91,6 +91,15 @@ texts! {
     KEY: "Key", "항목";
     VALUE: "Value", "값";
     POINTS: "Points", "측정점";
+    JOBS: "fio jobs", "fio 작업";
+    JOB: "Job", "작업";
+    JOB_DIRECTION: "Direction", "방향";
+    JOB_RATE: "Operations per second", "초당 연산 수";
+    JOB_BANDWIDTH: "Bandwidth", "대역폭";
+    JOB_LATENCY: "Mean latency", "평균 지연 시간";
+    JOB_MEAN: "Mean latency, us", "평균 지연 시간(us)";
+    JOB_P99: "99th percentile, us", "99 백분위수(us)";
+    JOB_RATED: "rated", "공칭값";
     CHART_OF: "{0} over {1}", "{1}에 따른 {0}";
     RUN_CLAIMS: "Claims of the experiment", "실험의 주장";
     EXPRESSION: "Compared values", "비교하는 값";
