@@ -23,7 +23,7 @@ const POINTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devices/zn540/p
     \x20 writepath device zn540-4tb\n\
     \x20 writepath device zn540-4tb --set read_ns=55000 --all")]
 pub struct Args {
-    /// Drive (`list devices`): of a zoned one its measurements, of others the usual tests
+    /// Drive (`list devices`): measured points of a zoned one, else the usual tests
     name: String,
     /// CPU cost profile of the tests: one of `list cpus`
     #[arg(long, value_name = "PROFILE", default_value = "i7-4770")]
