@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wp_base::FsError;
 use wp_medium::Slice;
 use wp_vfs::FileType;
-use wp_workload::program::{Alloc, Call, contents};
+use wp_workload::program::{Alloc, Call, Ended, contents};
 
 use crate::paths::{Follow, ROOT_PATH};
 
@@ -26,6 +26,8 @@ pub struct Did {
     pub read: Vec<Slice>,
     /// For `open`: the inode behind the descriptor.
     pub ino: Option<u64>,
+    /// For `aio_wait`: what has ended, by the number of the operation that submitted it.
+    pub ended: Vec<Ended>,
 }
 
 /// Number of a file, directory or link: no two in a run have the same.
@@ -203,16 +205,56 @@ struct Open {
     replaces: bool,
 }
 
+/// A write that was submitted and whose end the program does not know.
+struct InFlight {
+    operation: u32,
+    /// As it was opened.
+    open: Open,
+    at: u64,
+    data: Slice,
+    /// Another call changed the same bytes meanwhile, or the file's length: nobody knows which of
+    /// both was later.
+    is_raced: bool,
+}
+
 /// What is followed while operations are gone through.
 #[derive(Default)]
 struct Walk {
     open: BTreeMap<u32, Open>,
+    /// Asynchronous writes.
+    in_flight: Vec<InFlight>,
     /// Version at which any open file of the object was last told of a failure.
     told: BTreeMap<Object, u32>,
     /// Version that the last read of a block showed.
     seen: BTreeMap<(Object, u64), u32>,
     /// Version of the last fsync that answered 0.
     synced: BTreeMap<Object, u32>,
+}
+
+impl InFlight {
+    /// Does it write any of these bytes?
+    fn touches(&self, object: Object, (from, to): (u64, u64)) -> bool {
+        let end = self.at + u64::from(self.data.len());
+        self.open.object == object && from < end && self.at < to
+    }
+}
+
+impl Walk {
+    /// Is an asynchronous write to these bytes on its way?
+    fn is_raced(&self, object: Object, range: (u64, u64)) -> bool {
+        self.in_flight.iter().any(|w| w.touches(object, range))
+    }
+
+    /// A call that changes a file beside asynchronous writes to it.
+    fn race(&mut self, call: &Call) {
+        let (Call::Pwrite { fd, .. } | Call::Ftruncate(fd, _) | Call::Fallocate(fd, ..)) = call
+        else {
+            return;
+        };
+        let object = self.open.get(fd).map(|o| o.object);
+        let beside = self.in_flight.iter_mut().filter(|w| Some(w.open.object) == object);
+        beside.for_each(|w| w.is_raced = true);
+    }
 }
 
 /// Object of the root directory.
@@ -414,8 +456,65 @@ impl Ledger {
         }
     }
 
+    /// An asynchronous write begins: from now on it may be there, and nobody promises it.
+    fn submit(&mut self, n: u32, (open, at, data): (Open, u64, Slice), walk: &mut Walk) {
+        let range = (at, at + u64::from(data.len()));
+        let is_raced = walk.is_raced(open.object, range);
+        let same = walk.in_flight.iter_mut().filter(|w| w.touches(open.object, range));
+        same.for_each(|w| w.is_raced = true);
+        self.write(open.object, n + 1, at, &data, true);
+        walk.in_flight.push(InFlight { operation: n, open, at, data, is_raced });
+    }
+
+    /// The program knows that asynchronous calls have ended: their writes are as if made now.
+    fn ended(&mut self, n: u32, did: &Did, walk: &mut Walk) {
+        for end in &did.ended {
+            let place = walk.in_flight.iter().position(|w| w.operation == end.tag);
+            let Some(w) = place.map(|place| walk.in_flight.remove(place)) else { continue };
+            let Ok(wrote) = end.result else { continue };
+            if w.is_raced {
+                continue;
+            }
+            let len = u32::try_from(wrote).unwrap_or(u32::MAX).min(w.data.len());
+            self.write(w.open.object, n + 1, w.at, &w.data.sub(0, len), false);
+            self.grown(w.open.object, n + 1, (w.at, w.at + u64::from(len)));
+            // Others may have made it longer still.
+            let object = w.open.object;
+            for other in walk.in_flight.iter().filter(|o| o.open.object == object) {
+                let (from, to) = (self.size(object), other.at + u64::from(other.data.len()));
+                if to > from {
+                    let wrote = Some((other.at, to));
+                    let size = SizeVersion { version: n + 1, from, to, wrote, maybe: true };
+                    self.files[object as usize].sizes.push(size);
+                }
+            }
+            self.written(n, w.open, (w.at, w.at + u64::from(len)), walk);
+        }
+    }
+
+    /// The length that a write gave a file for certain, of which so far nobody knew.
+    fn grown(&mut self, o: Object, version: u32, (at, to): (u64, u64)) {
+        let sizes = &mut self.files[o as usize].sizes;
+        let from = sizes.iter().rev().find(|s| !s.maybe).map_or(0, |s| s.to);
+        if to > from {
+            sizes.push(SizeVersion { version, from, to, wrote: Some((at, to)), maybe: false });
+        }
+    }
+
+    /// What a write promises that has ended.
+    fn written(&mut self, n: u32, open: Open, (from, to): (u64, u64), walk: &Walk) {
+        if !open.synced && !open.direct {
+            return;
+        }
+        let basis = if open.synced { Basis::Call } else { Basis::Direct };
+        let any = walk.told.get(&open.object).copied().unwrap_or(0);
+        let scope = Scope::Range { object: open.object, from, to };
+        self.promise(n, scope, basis, (open.since, any));
+    }
+
     fn operation(&mut self, n: u32, did: &Did, walk: &mut Walk) {
         let version = n + 1;
+        walk.race(&did.call);
         let open = &mut walk.open;
         let object = |fd: &u32| open.get(fd).map(|o| o.object);
         match &did.call {
@@ -425,6 +524,8 @@ impl Ledger {
                 let object = match self.at(path) {
                     Some(o) => {
                         if how.truncate && self.files[o as usize].kind == FileType::File {
+                            let beside = walk.in_flight.iter_mut();
+                            beside.filter(|w| w.open.object == o).for_each(|w| w.is_raced = true);
                             replaces = self.is_kept(o);
                             self.resize(o, version, 0);
                         }
@@ -456,20 +557,24 @@ impl Ledger {
                 let Some(o) = open.get(fd).copied() else { return };
                 let data = contents(*seed, *at, *len);
                 let len = did.short.unwrap_or(*len).min(*len);
-                self.write(o.object, version, *at, &data.sub(0, len), false);
+                // Beside an asynchronous write of the same bytes it need not be the later one.
+                let is_raced = walk.is_raced(o.object, (*at, *at + u64::from(len)));
+                self.write(o.object, version, *at, &data.sub(0, len), is_raced);
                 if o.direct && u64::from(len) < u64::from(data.len()) {
                     // What it does not answer for may have gone to the device all the same.
                     let (at, rest) = (*at + u64::from(len), data.sub(len, data.len() - len));
                     self.write(o.object, version, at, &rest, true);
                 }
-                if o.synced || o.direct {
-                    let (from, to) = (*at, *at + u64::from(len));
-                    let basis = if o.synced { Basis::Call } else { Basis::Direct };
-                    let any = walk.told.get(&o.object).copied().unwrap_or(0);
-                    let scope = Scope::Range { object: o.object, from, to };
-                    self.promise(n, scope, basis, (o.since, any));
+                if !is_raced {
+                    self.written(n, o, (*at, *at + u64::from(len)), walk);
                 }
             }
+            Call::AioWrite { fd, len, at, seed } => {
+                let Some(o) = open.get(fd).copied() else { return };
+                self.submit(n, (o, *at, contents(*seed, *at, *len)), walk);
+            }
+            Call::AioRead { .. } => {}
+            Call::AioWait(_) => self.ended(n, did, walk),
             Call::Fsync(fd) | Call::Fdatasync(fd) => {
                 let full = matches!(did.call, Call::Fsync(_));
                 if let Some(Open { object: o, since, .. }) = open.get(fd).copied() {

@@ -27,7 +27,7 @@ fn ledger() -> Ledger {
         })
         .map(|call| {
             let ino = matches!(call, Call::Open(..)).then_some(INO);
-            Did { call, error: None, short: None, read: Vec::new(), ino }
+            Did { call, error: None, short: None, read: Vec::new(), ino, ended: Vec::new() }
         })
         .collect();
     Ledger::new(&dids, 4096)

@@ -24,7 +24,7 @@ fn ledger(program: &str) -> Ledger {
                 Call::Open(fd, ..) => Some(INO[*fd as usize]),
                 _ => None,
             };
-            Did { call, error: None, short: None, read: Vec::new(), ino }
+            Did { call, error: None, short: None, read: Vec::new(), ino, ended: Vec::new() }
         })
         .collect();
     Ledger::new(&dids, BLOCK)

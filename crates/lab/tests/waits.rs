@@ -56,8 +56,9 @@ fn programs_that_differed_once_wait_as_in_linux_6_12() {
 /// Programs of a quick look; `writepath kernels random` runs as many as asked for.
 const PROGRAMS: u64 = 20;
 
-fn random_programs(fs: &str) {
-    let check = &format!("random programs of {fs} beside a guest");
+fn random_programs(fs: &str, aio: bool) {
+    let calls = if aio { ", asynchronous calls" } else { "" };
+    let check = &format!("random programs of {fs} beside a guest{calls}");
     if let Err(why) = Guest::is_ready(&Guest::usual_place()).and_then(|()| Guest::makes(fs)) {
         return skipped(check, &why);
     }
@@ -72,7 +73,7 @@ fn random_programs(fs: &str) {
         .filter(|c| !c.ours.contains("data=journal"))
         .collect();
     // NILFS2 has none.
-    let extras = Extras { direct: true, fallocate: fs != "nilfs2" };
+    let extras = Extras { direct: true, fallocate: fs != "nilfs2", aio };
     let programs: Vec<(&Config, Program)> = (0..PROGRAMS)
         .map(|i| (plain[i as usize % plain.len()], generate(i, CALLS, extras)))
         .collect();
@@ -98,20 +99,27 @@ fn without_a_guest_the_reason_is_told() {
 
 #[test]
 fn random_programs_wait_as_in_a_guest() {
-    random_programs("ext4");
+    random_programs("ext4", false);
+}
+
+/// Waits of `io_submit`, of `io_getevents` and of the calls beside them.
+#[test]
+fn asynchronous_calls_wait_as_in_a_guest() {
+    random_programs("ext4", true);
+    random_programs("f2fs", true);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_f2fs() {
-    random_programs("f2fs");
+    random_programs("f2fs", false);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_btrfs() {
-    random_programs("btrfs");
+    random_programs("btrfs", false);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_nilfs2() {
-    random_programs("nilfs2");
+    random_programs("nilfs2", false);
 }

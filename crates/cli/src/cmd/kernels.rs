@@ -132,6 +132,9 @@ struct RandomArgs {
     /// Generate programs without fallocate
     #[arg(long)]
     no_fallocate: bool,
+    /// Generate programs with io_submit and io_getevents
+    #[arg(long)]
+    aio: bool,
     /// Number of differing programs to minimise
     #[arg(long, default_value_t = 3)]
     shrink: u32,
@@ -431,7 +434,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Err(why) => return out.fail(Exit::Usage, "config", &why, ""),
         }
     }
-    let extras = Extras { direct: !a.no_direct, fallocate: !a.no_fallocate };
+    let extras = Extras { direct: !a.no_direct, fallocate: !a.no_fallocate, aio: a.aio };
     let mut programs: Vec<(&Config, Program)> = (0..a.programs)
         .map(|i| {
             let config = configs[i as usize % configs.len()];

@@ -25,7 +25,11 @@ use crate::site;
 
 /// Direct I/O under way: garbage collection leaves the file's blocks where they are
 /// (`inode_dio_begin`, `inode_dio_end`; `i_gc_rwsem`, taken to read).
-pub(super) struct Dio(Rc<Inode>);
+pub(super) struct Dio {
+    inode: Rc<Inode>,
+    /// Its caller has gone on, and holds the lock no more.
+    is_queued: bool,
+}
 
 impl Dio {
     /// Waits: for garbage collection of a block.
@@ -34,7 +38,20 @@ impl Dio {
             inode.dio_done.wait().await;
         }
         inode.dio.set(inode.dio.get() + 1);
-        Dio(inode.clone())
+        Dio { inode: inode.clone(), is_queued: false }
+    }
+
+    /// Its caller goes on before it is done.
+    fn queued(&mut self) {
+        self.is_queued = true;
+        self.inode.dio_queued.set(self.inode.dio_queued.get() + 1);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if self.inode.dio.get() == self.inode.dio_queued.get() {
+            self.inode.dio_done.wake_all();
+        }
     }
 
     /// Waits: for that, and for all other direct I/O.
@@ -43,7 +60,7 @@ impl Dio {
             inode.dio_done.wait().await;
         }
         inode.dio.set(1);
-        Dio(inode.clone())
+        Dio { inode: inode.clone(), is_queued: false }
     }
 }
 
@@ -72,10 +89,11 @@ impl Drop for Move {
 
 impl Drop for Dio {
     fn drop(&mut self) {
-        self.0.dio.set(self.0.dio.get() - 1);
-        if self.0.dio.get() == 0 {
-            self.0.dio_done.wake_all();
+        self.inode.dio.set(self.inode.dio.get() - 1);
+        if self.is_queued {
+            self.inode.dio_queued.set(self.inode.dio_queued.get() - 1);
         }
+        self.tell();
     }
 }
 
@@ -120,6 +138,16 @@ impl F2fs {
         guard
     }
 
+    /// The inode's lock, with no direct I/O under way whose caller holds it in Linux, because it
+    /// waits. What is in flight of callers that have gone on holds no lock.
+    pub(super) async fn lock_for_write<'a>(&self, inode: &'a Inode) -> LockGuard<'a, ()> {
+        let guard = inode.lock.lock().await;
+        while inode.dio.get() > inode.dio_queued.get() {
+            inode.dio_done.wait().await;
+        }
+        guard
+    }
+
     /// `Ok(false)`: through the cache. Errors: `Invalid` for what is not in whole sectors.
     fn takes_direct(&self, inode: &Inode, offset: u64, len: u64, write: bool) -> FsResult<bool> {
         let unit = u64::from(self.io.part().limits().logical_bytes);
@@ -154,7 +182,7 @@ impl F2fs {
         len: u64,
         io: &Kiocb,
     ) -> FsResult<Vec<Slice>> {
-        if self.is_lfs() || self.logs_direct() {
+        if self.logs_direct() {
             while inode.dio.get() > 0 {
                 inode.dio_done.wait().await;
             }
@@ -166,7 +194,9 @@ impl F2fs {
         if offset >= end {
             return Ok(Vec::new());
         }
-        let _dio = Dio::begin(inode).await;
+        let mut dio = Dio::begin(inode).await;
+        // A read takes no lock of the inode's (`f2fs_dio_read_iter`).
+        dio.queued();
         self.write_back(inode, offset, end).await?;
         let last = end.div_ceil(BLOCK);
         let mut parts = Vec::new();
@@ -216,13 +246,10 @@ impl F2fs {
         io: &Kiocb,
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
-        // What is in flight of other callers holds no lock in Linux (`f2fs_dio_write_iter`). A
-        // blocking call waits for it all the same: here that stands for the lock that a blocking
-        // overwrite would hold.
-        let lock = if io.is_async() && !self.is_lfs() && !self.logs_direct() {
-            inode.lock.lock().await
-        } else {
+        let lock = if self.logs_direct() {
             self.lock_alone(inode).await
+        } else {
+            self.lock_for_write(inode).await
         };
         let mut lock = Some(lock);
         self.check_writable()?;
@@ -270,7 +297,7 @@ impl F2fs {
         let wrote = if self.logs_direct() {
             self.write_to_log(inode, (at, end), data, sync).await.map(|()| len)
         } else {
-            let _dio = Dio::begin(inode).await;
+            let mut dio = Dio::begin(inode).await;
             self.write_back(inode, at, end).await?;
             self.drop_cache(inode, at, end);
             let sent = self.transfer(inode, (at, end), data, allocates, &mut force).await;
@@ -280,6 +307,7 @@ impl F2fs {
                 && io.is_async()
             {
                 lock = None;
+                dio.queued();
                 io.queued().await;
             }
             let wrote = self.transferred(sent, at).await;

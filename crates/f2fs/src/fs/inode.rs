@@ -108,6 +108,8 @@ pub(crate) struct Inode {
     pub(super) writers: Cell<u32>,
     /// Direct I/O under way (`i_dio_count`).
     pub(super) dio: Cell<u32>,
+    /// Of these, calls that hold no lock.
+    pub(super) dio_queued: Cell<u32>,
     /// The last of it has ended, or garbage collection is done with a block.
     pub(super) dio_done: WaitQueue,
     /// Does garbage collection move a block of it (`i_gc_rwsem`, taken to write)?
@@ -386,6 +388,7 @@ impl F2fs {
             opens: Cell::new(0),
             writers: Cell::new(0),
             dio: Cell::new(0),
+            dio_queued: Cell::new(0),
             dio_done: WaitQueue::new(&self.rt, "direct I/O on an inode"),
             is_moved: Cell::new(false),
             arrived: Cell::new(0),

@@ -211,7 +211,7 @@ impl FileSystem for Mounted {
                 return Err(FsError::IsDir);
             }
             let user = InUse::new(&inode);
-            let lock = self.0.lock_alone(&inode).await;
+            let lock = self.0.lock_for_write(&inode).await;
             // Without O_APPEND an append-only file cannot be opened for writing.
             if offset.is_some() && inode.has_flag(flag::APPEND) {
                 return Err(FsError::NotPermitted);

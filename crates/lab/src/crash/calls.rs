@@ -126,6 +126,7 @@ mod tests {
             short: None,
             read: Vec::new(),
             ino: None,
+            ended: Vec::new(),
         };
         let dids: Vec<Did> = program.calls().zip(answers).map(did).collect();
         Calls::of(0, &program, &dids)

@@ -424,7 +424,8 @@ fn play_in(
             Err(MachineError::Fs { error, .. }) if faults.failed() > 0 => Some(error),
             other => other.map(|()| None)?,
         };
-        let sync = |_| Did { call: Call::Sync, error, short: None, read: Vec::new(), ino: None };
+        let (read, ended) = (Vec::new(), Vec::new());
+        let sync = |_| Did { call: Call::Sync, error, short: None, read, ino: None, ended };
         dids.extend(promise.map(sync));
         error_recorded_on_disk = promise.filter(|_| vfs.fs().error_recorded_on_disk());
     }
@@ -558,7 +559,7 @@ async fn steps_of(
             Step::Call(_, call) => {
                 let n = dids.len() as u32;
                 tape.operation(rt.now(), n, false);
-                let (mut read, mut short) = (Vec::new(), None);
+                let (mut read, mut short, mut ended) = (Vec::new(), None, Vec::new());
                 let answer = match call {
                     Call::Pread { fd, len, at } => {
                         player.read(*fd, *at, *len).await.map(|got| read = got)
@@ -567,6 +568,8 @@ async fn steps_of(
                         let wrote = player.write(*fd, *at, contents(*seed, *at, *len)).await;
                         wrote.map(|n| short = u32::try_from(n).ok().filter(|n| n < len))
                     }
+                    Call::AioWrite { .. } | Call::AioRead { .. } => player.submit(call, n).await,
+                    Call::AioWait(least) => player.take_ended(*least).await.map(|e| ended = e),
                     call => player.call(call).await,
                 };
                 let error = match answer {
@@ -578,7 +581,7 @@ async fn steps_of(
                     _ => None,
                 };
                 tape.operation(rt.now(), n, true);
-                dids.push(Did { call: call.clone(), error, short, read, ino });
+                dids.push(Did { call: call.clone(), error, short, read, ino, ended });
             }
         }
     }

@@ -172,7 +172,7 @@ pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
                 let next = fds.len() as u32;
                 *fd = *fds.entry(*fd).or_insert(next);
             }
-            if let Call::Pwrite { seed, .. } = call {
+            if let Call::Pwrite { seed, .. } | Call::AioWrite { seed, .. } = call {
                 seeds += 1;
                 *seed = seeds;
             }

@@ -4,17 +4,21 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <linux/falloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FDS = 64, BYTES = 1 << 20 };
+enum { FDS = 64, BYTES = 1 << 20, AIO = 256 };
+static aio_context_t context;
+static unsigned in_flight;
 static int fds[FDS];
 static char buf[BYTES] __attribute__((aligned(4096)));
 static char kase[128] = "-";
@@ -71,6 +75,26 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     } else if (!strcmp(c, "pwrite")) {
         memset(buf, 1 + atoi(w[4]) % 255, a);
         T(pwrite(fd, buf, a, b));
+    } else if (!strncmp(c, "aio_", 4) && strcmp(c, "aio_wait")) {
+        // Its memory is its own until it has ended, and nobody needs it back.
+        static struct iocb all[1 << 16];
+        static unsigned next;
+        void *own = 0;
+        if (next == 1 << 16 || posix_memalign(&own, 4096, a ? a : 1)) return -1;
+        int write = !strcmp(c, "aio_write");
+        if (write) memset(own, 1 + atoi(w[4]) % 255, a);
+        struct iocb *io = &all[next++];
+        io->aio_lio_opcode = write ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
+        io->aio_fildes = fd, io->aio_buf = (uintptr_t)own, io->aio_nbytes = a, io->aio_offset = b;
+        T(syscall(SYS_io_submit, context, 1, &io));
+        in_flight += r == 1;
+    } else if (!strcmp(c, "aio_wait")) {
+        static struct io_event ended[AIO];
+        unsigned least = n < in_flight ? n : in_flight;
+        T(syscall(SYS_io_getevents, context, least, AIO, ended, 0));
+        for (long i = 0; i < r; i++)
+            if ((int64_t)ended[i].res < 0) errno = -ended[i].res, fprintf(stderr, "%m\n");
+        if (r > 0) in_flight -= r;
     } else if (!strcmp(c, "fsync")) T(fsync(fd));
     else if (!strcmp(c, "fdatasync")) T(fdatasync(fd));
     else if (!strcmp(c, "syncfs")) T(syncfs(fd));
@@ -113,6 +137,7 @@ int main(int argc, char **argv) {
     static char out[1 << 20];
     setvbuf(stdout, out, _IOFBF, sizeof out);
     for (int i = 0; i < FDS; i++) fds[i] = -1;
+    if (syscall(SYS_io_setup, AIO, &context)) perror("io_setup");
     char line[512], op[128] = "", index[16] = "";
     uint64_t begin = 0;
     while (fgets(line, sizeof line, f)) {
@@ -129,6 +154,8 @@ int main(int argc, char **argv) {
             begin = now();
         } else if (!strcmp(w[0], "end")) done(op, index, begin, now(), 0);
         else if (!strcmp(w[0], "exit")) {
+            static struct io_event ended[AIO];
+            while (in_flight) in_flight -= syscall(SYS_io_getevents, context, 1, AIO, ended, 0);
             for (int i = 0; i < FDS; i++)
                 if (fds[i] >= 0) close(fds[i]), fds[i] = -1;
         } else if (*w[0] == '@') {

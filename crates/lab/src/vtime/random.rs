@@ -8,7 +8,7 @@ use super::config::Config;
 use super::guest::{Guest, Ran};
 use super::listed::{Finding, check, parse_differences};
 use super::run::{RunError, Setup, Timed, run};
-use wp_workload::program::{Alloc, Call, Flags, Label, Program, Step};
+use wp_workload::program::{AIO_MOST, Alloc, Call, Flags, Label, Program, Step};
 
 /// The known differences.
 pub const DIFFERENCES_TOML: &str = include_str!("../../../../kernels/linux-6.12/random.toml");
@@ -30,6 +30,8 @@ pub struct Extras {
     pub direct: bool,
     /// `fallocate`.
     pub fallocate: bool,
+    /// `io_submit` and `io_getevents`, mostly of files opened with `O_DIRECT`.
+    pub aio: bool,
 }
 
 struct Generator {
@@ -41,6 +43,8 @@ struct Generator {
     /// Open descriptors and the sizes of their files as the program believes; opened `O_DIRECT`?
     open: Vec<(u32, u64, bool)>,
     made: u32,
+    /// Asynchronous calls that may be in flight.
+    in_flight: u32,
     steps: Vec<Step>,
 }
 
@@ -52,7 +56,8 @@ fn name(seed: u64, calls: u32, extras: Extras) -> String {
     let calls = if calls == CALLS { String::new() } else { format!("-calls{calls}") };
     let direct = if extras.direct { "" } else { "-nodirect" };
     let fallocate = if extras.fallocate { "" } else { "-nofallocate" };
-    format!("r{seed}{calls}{direct}{fallocate}")
+    let aio = if extras.aio { "-aio" } else { "" };
+    format!("r{seed}{calls}{direct}{fallocate}{aio}")
 }
 
 /// A program of about `calls` calls.
@@ -64,6 +69,7 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
         dirs: Vec::new(),
         open: Vec::new(),
         made: 0,
+        in_flight: 0,
         steps: vec![
             Step::Case(name(seed, calls, extras)),
             Step::Nap(SETTLE_US),
@@ -74,6 +80,7 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
     for _ in 0..calls {
         g.step();
     }
+    g.wait_for(AIO_MOST);
     g.push(Call::Syncfs(63));
     Program(g.steps)
 }
@@ -111,6 +118,9 @@ impl Generator {
         }
         let at = self.pick(self.open.len());
         let (fd, size, direct) = self.open[at];
+        if self.extras.aio && self.below(2) == 0 {
+            return self.asynchronous(at);
+        }
         match self.below(100) {
             0..=11 => self.open_new(),
             12..=15 => self.open_old(),
@@ -142,7 +152,9 @@ impl Generator {
 
     fn flags(&mut self, create: bool) -> Flags {
         let mut f = Flags { write: true, create, ..Flags::default() };
-        if self.extras.direct {
+        if self.extras.aio && self.below(2) == 0 {
+            f.direct = true;
+        } else if self.extras.direct {
             match self.below(8) {
                 0 => f.direct = true,
                 1 => f.dsync = true,
@@ -179,8 +191,46 @@ impl Generator {
         self.push(Call::Open(fd, name, flags));
     }
 
-    fn write(&mut self, at: usize) {
+    fn asynchronous(&mut self, at: usize) {
         let (fd, size, direct) = self.open[at];
+        match self.below(8) {
+            0..=1 if self.in_flight > 0 => {
+                let n = 1 + self.below(u64::from(self.in_flight)) as u32;
+                self.wait_for(n);
+            }
+            // Through the cache Linux reads ahead.
+            2..=3 if size > 0 && direct => {
+                let (offset, len) = (self.below(size / 4096 + 1) * 4096, 1 + self.below(8));
+                self.in_flight += 1;
+                self.push(Call::AioRead { fd, len: len as u32 * 4096, at: offset });
+            }
+            _ => {
+                let (len, offset) = self.place(at);
+                let seed = self.below(1000) as u32;
+                self.in_flight += 1;
+                self.push(Call::AioWrite { fd, len, at: offset, seed });
+            }
+        }
+    }
+
+    /// Waits for `n` of the calls in flight.
+    fn wait_for(&mut self, n: u32) {
+        if self.in_flight > 0 {
+            self.in_flight -= n.min(self.in_flight);
+            self.push(Call::AioWait(n));
+        }
+    }
+
+    fn write(&mut self, at: usize) {
+        let (fd, ..) = self.open[at];
+        let (len, offset) = self.place(at);
+        let seed = self.below(1000) as u32;
+        self.push(Call::Pwrite { fd, len, at: offset, seed });
+    }
+
+    /// Bytes and offset of a write.
+    fn place(&mut self, at: usize) -> (u32, u64) {
+        let (_, size, direct) = self.open[at];
         let grain = if direct || self.below(2) == 0 { 4096 } else { 512 };
         let len = (1 + self.below(if grain == 4096 { 4 } else { 24 })) * grain;
         let offset = match self.below(8) {
@@ -189,8 +239,7 @@ impl Generator {
             _ => (size / grain + self.below(16)) * grain,
         };
         self.open[at].1 = size.max(offset + len);
-        let seed = self.below(1000) as u32;
-        self.push(Call::Pwrite { fd, len: len as u32, at: offset, seed });
+        (len as u32, offset)
     }
 
     fn rename(&mut self) {
@@ -374,21 +423,21 @@ mod tests {
 
     #[test]
     fn programs_are_those_of_their_seed_and_parse() {
-        let extras = Extras { direct: true, fallocate: true };
+        let extras = Extras { direct: true, fallocate: true, aio: false };
         for seed in 0..50 {
             let p = generate(seed, 30, extras);
             assert_eq!(p, generate(seed, 30, extras));
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
         assert_eq!(name_of(&generate(7, CALLS, extras)), "r7");
-        let other = Extras { direct: true, fallocate: false };
+        let other = Extras { direct: true, fallocate: false, aio: false };
         assert_eq!(name_of(&generate(7, 40, other)), "r7-calls40-nofallocate");
     }
 
     #[test]
     fn a_difference_that_is_not_listed_is_a_finding_and_one_that_was_not_run_is_none() {
         let config = crate::vtime::config::find("ext4-default").expect("it is there");
-        let program = generate(1, CALLS, Extras { direct: true, fallocate: true });
+        let program = generate(1, CALLS, Extras { direct: true, fallocate: true, aio: false });
         let c = |n: &str| n.to_owned();
         let call = CallDifference { call: c("@fsync:9"), ours: c("4"), theirs: c("99") };
         let verdict = Verdict::Different(vec![call]);

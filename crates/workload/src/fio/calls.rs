@@ -13,7 +13,7 @@ use super::job::{Job, JobFile, SyncWhat};
 use super::run::RunOptions;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::{self, Existing, Layout};
-use crate::program::{Alloc, Call, Flags, LIMITS, Program, Step};
+use crate::program::{AIO_MOST, Alloc, Call, Flags, LIMITS, Program, Step};
 
 /// Most calls of a program made of jobs: each is a place for power cuts.
 const CALLS_MAX: usize = 5000;
@@ -49,8 +49,8 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
         "ends after a time; `crash` needs a list of calls: set `size` or `number_ios`, without `runtime`"
     } else if job.is_on_devices() || job.trims || job.zbd {
         "is on a block device or zones, and `crash` is about files: name a file"
-    } else if job.iodepth > 1 && job.engine.is_async() {
-        "has several operations in flight, and `crash` does one at a time: set iodepth=1"
+    } else if is_queued(job) && job.iodepth > u64::from(AIO_MOST) {
+        "has more than 256 operations in flight, the most that `crash` has: set a smaller iodepth"
     } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
         "keeps a rate in time: leave out `rate`, or set `thinktime`"
     } else if job.unlink_each_loop || job.file_append || job.pre_read {
@@ -61,9 +61,16 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
     Err(why.to_owned())
 }
 
+/// Has it several operations in flight? Asynchronous engines are one to a program.
+fn is_queued(job: &Job) -> bool {
+    job.iodepth > 1 && job.engine.is_async()
+}
+
 /// The program so far, and what it leaves.
 #[derive(Default)]
 struct Made {
+    /// Operations in flight: fewer, where several ended at once.
+    in_flight: u64,
     steps: Vec<Step>,
     calls: usize,
     writes: u32,
@@ -89,12 +96,16 @@ impl Made {
         }
     }
 
-    fn write(&mut self, fd: u32, at: u64, len: u64) -> Result<(), String> {
+    fn write(&mut self, fd: u32, at: u64, len: u64, is_queued: bool) -> Result<(), String> {
         let len = u32::try_from(len).ok().filter(|n| *n <= LIMITS.1).ok_or_else(|| {
             format!("a block of {len} bytes; a program's writes have at most {}", LIMITS.1)
         })?;
         self.writes += 1;
-        self.call(Call::Pwrite { fd, len, at, seed: self.writes })
+        let seed = self.writes;
+        self.call(match is_queued {
+            true => Call::AioWrite { fd, len, at, seed },
+            false => Call::Pwrite { fd, len, at, seed },
+        })
     }
 
     fn descriptor(file: usize) -> Result<u32, String> {
@@ -137,7 +148,7 @@ impl Made {
             if filled {
                 let block = job.max_bs[1].min(u64::from(LIMITS.1)).max(1);
                 for at in (0..file.length).step_by(block as usize) {
-                    self.write(0, at, block.min(file.length - at))?;
+                    self.write(0, at, block.min(file.length - at), false)?;
                 }
                 if job.create_fsync {
                     self.call(Call::Fsync(0))?;
@@ -164,7 +175,11 @@ impl Made {
         let mut is_open = vec![false; layout.files.len()];
         let (mut ios, mut thought) = (0, 0);
         loop {
-            match sequence.next_action() {
+            let action = sequence.next_action();
+            if matches!(action, Action::Close { .. } | Action::RoundEnd { .. } | Action::Done) {
+                self.drain()?;
+            }
+            match action {
                 Action::Done => break,
                 Action::Open(file) => {
                     self.open(job, &layout, file)?;
@@ -175,9 +190,10 @@ impl Made {
                     is_open[file] = false;
                 }
                 Action::Io { file, direction, offset, length } => {
-                    self.io(&layout, file, direction, (offset, length))?;
+                    self.io((job, &layout), file, direction, (offset, length))?;
                     ios += 1;
                     if job.thinktime > 0 && ios >= thought + job.thinktime_blocks {
+                        self.drain()?;
                         self.sleep(job.thinktime);
                         thought = ios;
                     }
@@ -228,23 +244,40 @@ impl Made {
         self.call(Call::Open(Made::descriptor(file)?, path, flags))
     }
 
+    /// Waits for all that is in flight.
+    fn drain(&mut self) -> Result<(), String> {
+        match std::mem::take(&mut self.in_flight) {
+            0 => Ok(()),
+            n => self.call(Call::AioWait(n as u32)),
+        }
+    }
+
     fn io(
         &mut self,
-        layout: &Layout,
+        (job, layout): (&Job, &Layout),
         file: usize,
         direction: Direction,
         (at, len): (u64, u64),
     ) -> Result<(), String> {
         let fd = Made::descriptor(file)?;
+        let is_queued = is_queued(job);
+        if is_queued && self.in_flight == job.iodepth {
+            self.call(Call::AioWait(1))?;
+            self.in_flight -= 1;
+        }
+        self.in_flight += u64::from(is_queued);
         match direction {
             Direction::Write => {
                 let length = self.lengths.entry(layout.files[file].path.clone()).or_insert(0);
                 *length = (*length).max(at + len);
-                self.write(fd, at, len)
+                self.write(fd, at, len, is_queued)
             }
             Direction::Read => {
                 let len = u32::try_from(len).map_err(|_| format!("a block of {len} bytes"))?;
-                self.call(Call::Pread { fd, len, at })
+                self.call(match is_queued {
+                    true => Call::AioRead { fd, len, at },
+                    false => Call::Pread { fd, len, at },
+                })
             }
             Direction::Trim => Err("discards a range, which a program cannot".to_owned()),
         }
@@ -286,6 +319,16 @@ mod tests {
         assert!(made.contains("ftruncate 0 8192\npwrite 0 4096 0 1\npwrite 0 4096 4096 2\n"));
         assert!(made.contains("pwrite 0 4096 0 3\nnap 7\npwrite 0 4096 4096 4\n"), "{made}");
         assert!(made.contains("open 0 f r\npread 0 4096 0\npread 0 4096 4096\n"), "{made}");
+    }
+
+    #[test]
+    fn operations_in_flight_are_submitted_and_waited_for() {
+        let text = "[a]\nrw=write\nbs=4k\nsize=12k\nfilename=f\ndirect=1\nioengine=libaio\niodepth=2\n\
+                    fsync=3\nfallocate=none\n";
+        let made = program(text).expect("a program");
+        let calls = "aio_write 0 4096 0 1\naio_write 0 4096 4096 2\naio_wait 1\n\
+                     aio_write 0 4096 8192 3\naio_wait 2\nclose 0\nexit\n";
+        assert!(made.ends_with(calls), "{made}");
     }
 
     #[test]

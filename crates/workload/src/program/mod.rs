@@ -5,6 +5,8 @@
 //! align                            wait for the next tick (10 ms) and one millisecond more
 //! @open_creat:0 open 0 s_a rw,creat   a timed call: its name and index, then the call
 //! pwrite 0 4096 0 1                a call that is not timed: descriptor, bytes, offset, seed
+//! aio_write 0 4096 0 1             io_submit of one pwrite; aio_read 0 4096 0: of one pread
+//! aio_wait 1                       io_getevents: waits until this number has ended, takes all
 //! begin writes 10 … end            times everything between as one
 //! nap 20000                        sleep, microseconds
 //! exit                             the process ends: every descriptor is closed
@@ -27,7 +29,7 @@ use wp_base::FsError;
 use crate::fio::MICROS_MAX;
 
 pub use fault::{Asked, Fault, Place, Slow, Tear};
-pub use play::{MAGIC_SEED, Player, contents};
+pub use play::{Ended, MAGIC_SEED, Player, contents};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -186,6 +188,29 @@ pub enum Call {
         /// Where.
         at: u64,
     },
+    /// `io_submit` of one `pwrite`.
+    AioWrite {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+        /// Seed of the contents.
+        seed: u32,
+    },
+    /// `io_submit` of one `pread`.
+    AioRead {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+    },
+    /// `io_getevents`: waits until this number of calls has ended, and takes all that
+    /// have.
+    AioWait(u32),
     /// What is cached and clean is forgotten (`/proc/sys/vm/drop_caches`).
     DropCaches,
     /// The program tells the world that there is such a file: whoever relies on that does so from
@@ -217,6 +242,9 @@ impl Call {
             Call::SetXattr { .. } => "setxattr",
             Call::RemoveXattr(..) => "removexattr",
             Call::Pread { .. } => "pread",
+            Call::AioWrite { .. } => "aio_write",
+            Call::AioRead { .. } => "aio_read",
+            Call::AioWait(_) => "aio_wait",
             Call::DropCaches => "drop_caches",
             Call::Mark(_) => "mark",
         }
@@ -236,6 +264,8 @@ impl Call {
             | Call::Close(fd)
             | Call::Pwrite { fd, .. }
             | Call::Pread { fd, .. }
+            | Call::AioWrite { fd, .. }
+            | Call::AioRead { fd, .. }
             | Call::Fsync(fd)
             | Call::Fdatasync(fd)
             | Call::Fbarrier(fd)
@@ -245,6 +275,7 @@ impl Call {
             | Call::Fallocate(fd, ..) => Some(fd),
             Call::Sync
             | Call::DropCaches
+            | Call::AioWait(_)
             | Call::Rename(..)
             | Call::Link(..)
             | Call::Unlink(_)
@@ -272,6 +303,9 @@ impl Call {
             Call::Close(_)
             | Call::Pwrite { .. }
             | Call::Pread { .. }
+            | Call::AioWrite { .. }
+            | Call::AioRead { .. }
+            | Call::AioWait(_)
             | Call::Fsync(_)
             | Call::Fdatasync(_)
             | Call::Fbarrier(_)
@@ -297,7 +331,10 @@ impl fmt::Display for Call {
             | Call::Fdatabarrier(fd)
             | Call::Syncfs(fd) => write!(f, "{name} {fd}"),
             Call::Sync => f.write_str(name),
-            Call::Pwrite { fd, len, at, seed } => write!(f, "{name} {fd} {len} {at} {seed}"),
+            Call::Pwrite { fd, len, at, seed } | Call::AioWrite { fd, len, at, seed } => {
+                write!(f, "{name} {fd} {len} {at} {seed}")
+            }
+            Call::AioWait(n) => write!(f, "{name} {n}"),
             Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
             Call::Fallocate(fd, mode, at, len) => {
                 write!(f, "{name} {fd} {} {at} {len}", mode.name())
@@ -312,7 +349,9 @@ impl fmt::Display for Call {
             Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) | Call::Mark(a) => {
                 write!(f, "{name} {a}")
             }
-            Call::Pread { fd, len, at } => write!(f, "{name} {fd} {len} {at}"),
+            Call::Pread { fd, len, at } | Call::AioRead { fd, len, at } => {
+                write!(f, "{name} {fd} {len} {at}")
+            }
             Call::DropCaches => f.write_str(name),
         }
     }
@@ -388,6 +427,9 @@ impl fmt::Display for Program {
 
 /// Most descriptors that a program has, and the longest write, bytes (`prog.c` has as much room).
 pub const LIMITS: (u32, u32) = (64, 1 << 20);
+
+/// Most asynchronous calls of a program that have begun and were not waited for.
+pub const AIO_MOST: u32 = 256;
 
 /// Longest value of an extended attribute, bytes: `XATTR_SIZE_MAX`.
 const XATTR_MAX: u32 = 65536;
@@ -537,6 +579,14 @@ fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         },
         "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
         "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
+        "aio_write" => Call::AioWrite {
+            fd: w.fd()?,
+            len: w.small(LIMITS.1 + 1)?,
+            at: w.number()?,
+            seed: w.small(u32::MAX)?,
+        },
+        "aio_read" => Call::AioRead { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
+        "aio_wait" => Call::AioWait(w.small(AIO_MOST + 1)?),
         "drop_caches" => Call::DropCaches,
         "mark" => Call::Mark(w.owned()?),
         _ => return Err(format!("`{name}` is neither a step nor a call that programs have")),
@@ -554,7 +604,8 @@ mod tests {
                     fbarrier 0\nfdatabarrier 0\nsync\n\
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nsymlink d/f l\nsetxattr f user.a 40 7\n\
-                    removexattr f user.a\npread 0 4096 0\ndrop_caches\nmark d/f\n\
+                    removexattr f user.a\npread 0 4096 0\n\
+                    aio_write 0 4096 0 1\naio_read 0 4096 0\naio_wait 2\ndrop_caches\nmark d/f\n\
                     fail write data 2 1\n\
                     fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
                     tear write journal 0 1 512 1024\nheal\nexpect EBADF\nclose 0\n\
@@ -581,6 +632,7 @@ mod tests {
             "open 0 a w",
             "@x fsync 0",
             "pwrite 0 1048577 0 0",
+            "aio_wait 257",
             "fail write dat 0 1",
             "fail write data 0",
             "fail write 8+x 0 1",

@@ -4,14 +4,24 @@ use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
-use wp_vfs::{Fd, OpenFlags, Reserve, Vfs, XattrSet};
+use wp_vfs::{Fd, IoCall, IoContext, Iocb, OpenFlags, Reserve, Vfs, XattrSet};
 
-use super::{Alloc, Call, Flags};
+use super::{AIO_MOST, Alloc, Call, Flags};
 
-/// A process that does them: its descriptors.
+/// A process that does them: its descriptors, and the context of its asynchronous calls.
 pub struct Player {
     vfs: Vfs,
     open: BTreeMap<u32, Fd>,
+    context: Option<IoContext>,
+}
+
+/// An asynchronous call that has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// What [`Player::submit`] was given.
+    pub tag: u32,
+    /// Bytes read or written.
+    pub result: FsResult<u64>,
 }
 
 /// From this seed on, a `pwrite` of one whole block of 4 KiB begins like a control block of a jbd2
@@ -40,7 +50,7 @@ pub fn contents(seed: u32, at: u64, len: u32) -> Slice {
 impl Player {
     /// Nothing is open.
     pub fn new(vfs: Vfs) -> Player {
-        Player { vfs, open: BTreeMap::new() }
+        Player { vfs, open: BTreeMap::new(), context: None }
     }
 
     /// The inode behind one of the program's descriptors; `None` if it is not open.
@@ -102,6 +112,8 @@ impl Player {
             }
             Call::RemoveXattr(path, name) => vfs.remove_xattr(path, name).await,
             Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),
+            Call::AioWrite { .. } | Call::AioRead { .. } => self.submit(call, 0).await,
+            Call::AioWait(n) => self.take_ended(*n).await.map(|_| ()),
             Call::DropCaches => {
                 vfs.fs().drop_caches();
                 Ok(())
@@ -120,8 +132,37 @@ impl Player {
         self.vfs.clone().pread(self.fd(fd)?, at, u64::from(len)).await
     }
 
-    /// The process ends: everything is closed. Errors: what a close answers.
+    /// `io_submit` of an asynchronous call. Errors: a descriptor that is not open, or not for this;
+    /// a full context. What the call answers comes with its end.
+    pub async fn submit(&mut self, call: &Call, tag: u32) -> FsResult<()> {
+        let (fd, asked) = match call {
+            Call::AioWrite { fd, len, at, seed } => {
+                (fd, IoCall::Write(*at, vec![contents(*seed, *at, *len)]))
+            }
+            Call::AioRead { fd, len, at } => (fd, IoCall::Read(*at, u64::from(*len))),
+            _ => return Err(FsError::Invalid("not an asynchronous call")),
+        };
+        let iocb = Iocb { fd: self.fd(*fd)?, call: asked, tag: u64::from(tag) };
+        if self.context.is_none() {
+            self.context = Some(self.vfs.io_setup(AIO_MOST).await?);
+        }
+        let context = self.context.as_ref().ok_or(FsError::Invalid("no context"))?;
+        context.submit(vec![iocb]).await.map(drop)
+    }
+
+    /// `io_getevents`: waits until at least `n` have ended, or all, and takes all that have, in the
+    /// order in which they ended.
+    pub async fn take_ended(&self, n: u32) -> FsResult<Vec<Ended>> {
+        let Some(context) = &self.context else { return Ok(Vec::new()) };
+        let events = context.get_events(n as usize, AIO_MOST as usize).await?;
+        Ok(events.into_iter().map(|e| Ended { tag: e.tag as u32, result: e.result }).collect())
+    }
+
+    /// The process ends: what was submitted is waited for, and everything is closed (`exit_aio`).
+    /// Errors: what a close answers.
     pub async fn exit(&mut self) -> FsResult<()> {
+        self.take_ended(AIO_MOST).await?;
+        self.context = None;
         for (_, fd) in std::mem::take(&mut self.open) {
             self.vfs.close(fd).await?;
         }
