@@ -185,8 +185,6 @@ fn btrfs_that_is_not_read_is_named_by_its_feature() {
         ("-d raid1 -m raid1 x z", "btrfs on 2 devices"),
         ("--csum sha256 x", "checksum sha256"),
         ("--csum blake2 x", "checksum blake2"),
-        ("-M x", "MIXED_GROUPS"),
-        ("-O ^skinny-metadata x", "SKINNY_METADATA"),
         ("-s 65536 -n 65536 x", "sector size 65536"),
         ("-d raid0 x", "profile: RAID0"),
     ] {
@@ -200,7 +198,15 @@ fn btrfs_that_is_not_read_is_named_by_its_feature() {
             assert_eq!((code, err.contains(says)), (3, true), "{options}: {verb:?}: {err}");
         }
     }
-    for options in ["--csum xxhash", "-O ^no-holes", "-R ^free-space-tree"] {
+    for options in [
+        "--csum xxhash",
+        "-O ^no-holes",
+        "-R ^free-space-tree",
+        "-M",
+        "-M -d dup -m dup",
+        "-O ^skinny-metadata",
+        "-O ^skinny-metadata,^extref,^no-holes",
+    ] {
         let line = format!("rm -f x; truncate -s 130M x && mkfs.btrfs -q -f {options} x");
         if tool(at, &format!("btrfs that is read: {options}"), &line).is_none() {
             continue;

@@ -42,6 +42,10 @@ impl Volume<'_> {
         let place = At { tree: id::CHUNK_TREE, key, byte: at };
         let (start, bytes) = (key.offset, chunk.head.length.get());
         let flags = chunk.head.kind.get();
+        if let Err(e) = self.sb.check_kinds(chunk, at) {
+            report.error(Kind::Chunk, place, e);
+            return false;
+        }
         let copies = match flags & group::PROFILES {
             0 => 1,
             group::DUP => 2,
