@@ -52,11 +52,14 @@ fn all_verbs_name_what_a_file_is_in_the_same_words() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = dir.path();
     let cases: &[(u64, &[u8], i32, &str, &str)] = &[
-        (0, b"\x1f\x8b\x08", 3, "a gzip file", "gzip -dc x"),
-        (0, b"\xfd7zXZ\0", 3, "an xz file", "xz -dc x"),
-        (0, b"\x28\xb5\x2f\xfd", 3, "a zstd file", "zstd -dc x"),
-        (0, b"QFI\xfb\0\0\0\x03", 3, "a qcow2 image", "qemu-img convert -O raw x"),
-        (0, b"\x3a\xff\x26\xed", 3, "an Android sparse image", "simg2img x"),
+        (0, b"BZh9", 3, "a bzip2 file", "bzip2 -dc x"),
+        (0, b"\x8b\x66\x95\x72\xe2\x25\x5c\xbd", 3, "a btrfs-image dump", "btrfs-image -r x"),
+        (0, b"\x1f\x8b\x08", 1, "a gzip file, damaged at byte", "copy or download"),
+        (0, b"\xfd7zXZ\0", 1, "an xz file, damaged at byte", "copy or download"),
+        (0, b"\x28\xb5\x2f\xfd", 1, "a zstd file, damaged at byte", "copy or download"),
+        (0, b"QFI\xfb\0\0\0\x03", 1, "a qcow2 image, damaged at byte 20", "copy or download"),
+        (0, b"QFI\xfb\0\0\0\x07", 3, "qcow2 version 7", "qemu-img convert -O raw x"),
+        (0, b"\x3a\xff\x26\xed", 3, "an Android sparse image 0.0", "simg2img x"),
         (0, b"LUKS\xba\xbe", 3, "a LUKS volume", "cryptsetup open x"),
         (4086, b"SWAPSPACE2", 3, "swap space", "no files"),
         (0, b"XFSB", 3, "an XFS file system", "ext4"),
@@ -73,11 +76,10 @@ fn all_verbs_name_what_a_file_is_in_the_same_words() {
         }
         assert!(!at.join("y").exists(), "{what}");
     }
-    // Loaded as the contents of a device, or mounted, a container is none either.
+    // Loaded as the contents of a device, a container is none.
     file(&at.join("x"), 1 << 20, &[(0, b"QFI\xfb")]);
     for args in [
-        &["run", "--image", "x", "--out", "o"][..],
-        &["serve", "nbd", "--image", "x", "--socket", "s"],
+        &["serve", "nbd", "--image", "x", "--socket", "s"][..],
         &["serve", "nbd", "--device", "ssd-128", "--load", "x", "--socket", "s"],
     ] {
         let (code, _, err) = run(at, args);
@@ -203,7 +205,6 @@ fn btrfs_that_is_not_read_is_named_by_its_feature() {
         "-O ^no-holes",
         "-R ^free-space-tree",
         "-M",
-        "-M -d dup -m dup",
         "-O ^skinny-metadata",
         "-O ^skinny-metadata,^extref,^no-holes",
     ] {
