@@ -75,6 +75,8 @@ pub enum Kind {
     Xattr,
     /// The log, which cannot be replayed: no mount.
     Log,
+    /// Counts of a quota group.
+    Quota,
 }
 
 impl Kind {
@@ -114,6 +116,7 @@ impl Kind {
             Kind::Dentry => "dentry",
             Kind::Xattr => "xattr",
             Kind::Log => "log",
+            Kind::Quota => "quota",
         }
     }
 
@@ -143,6 +146,7 @@ impl Kind {
             | Kind::Xattr => "inode",
             Kind::Dentry => "directory",
             Kind::Log => "log tree",
+            Kind::Quota => "quota tree",
         }
     }
 

@@ -139,6 +139,7 @@ impl Inode {
         if is_plain && part.is_none_or(|p| p > bytes) {
             report.add(Kind::FileExtent, at, e.num_bytes, "a part of the extent");
         }
+        seen.add_subvolume(extent, at.tree);
         if item.is_first {
             // `parent` is a leaf whose extents are counted by its address.
             let leaf = extents.all.get(&item.leaf);

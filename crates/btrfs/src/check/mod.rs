@@ -21,6 +21,7 @@ mod extents;
 mod files;
 mod finding;
 mod inodes;
+mod quota;
 mod roots;
 mod space;
 mod sums;
@@ -42,6 +43,7 @@ use chunks::Device;
 use extents::Extents;
 use files::Trees;
 use inodes::Rules;
+use quota::Quota;
 use roots::Roots;
 use space::FreeSpace;
 use sums::Sums;
@@ -165,12 +167,17 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
         no_holes: walk.volume.sb.incompat_flags.get() & incompat::NO_HOLES != 0,
     };
     let mut trees = Trees::new(&extents, rules);
-    for number in roots.numbers() {
+    let mut quota = Quota::default();
+    let numbers = roots.numbers();
+    let has_quota = numbers.contains(&id::QUOTA_TREE);
+    walk.seen.subvolumes = has_quota.then(Default::default);
+    for number in numbers.iter().copied() {
         let Some(start) = roots.start(number) else { continue };
         match number {
             id::EXTENT_TREE => {}
             id::DEV_TREE => walk.tree(&start, &mut |item, _, report| device.item(item, report)),
             id::CSUM_TREE => walk.tree(&start, &mut |item, _, report| sums.item(item, report)),
+            id::QUOTA_TREE => walk.tree(&start, &mut |item, _, report| quota.item(item, report)),
             id::FREE_SPACE_TREE => {
                 walk.tree(&start, &mut |item, _, report| free.item(item, report));
             }
@@ -188,10 +195,6 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     if !options.contents {
         walk.report.not_checked.push("contents of files against their checksums");
     }
-    let numbers = roots.numbers();
-    if numbers.contains(&id::QUOTA_TREE) {
-        walk.report.not_checked.push("quota groups (`btrfs check --qgroup-report` counts them)");
-    }
     if !numbers.contains(&id::FREE_SPACE_TREE) && !caches.is_empty() {
         walk.report.not_checked.push("contents of the first space cache");
     }
@@ -208,6 +211,9 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
         free.compare(&volume, &extents, report);
     }
     sums.compare(&volume, &extents, &pieces, report);
+    if has_quota {
+        quota.compare(rules.generation, &roots, &extents, seen, report);
+    }
     if options.contents {
         sums.check_contents(&volume, report);
     }
