@@ -315,6 +315,14 @@ fn clean_is_a_word_of_fsck_and_fsck_says_what_it_did_not_check() {
         let (code, stdout, _) = run(at, &["fsck", "x"]);
         assert_eq!((code, stdout.contains("quotas")), (0, true), "{stdout}");
     }
+    // A mount of Linux takes what an orphan had from the quotas; recovery says that it does not.
+    let orphan = "rm -f x y; truncate -s 8M x && mke2fs -q -t ext4 -O quota x && echo hello >h \
+        && for r in 'write h f' 'sif f links_count 0' 'unlink f' 'ssv last_orphan 12'; do \
+        debugfs -w -R \"$r\" x 2>/dev/null >&2 || exit; done";
+    if tool(at, "quotas and an orphan of ext4", orphan).is_some() {
+        let (code, stdout, err) = run(at, &["recover", "x", "--to", "y"]);
+        assert_eq!((code, stdout.contains("left out: quota files")), (0, true), "{stdout}{err}");
+    }
 }
 
 #[test]
