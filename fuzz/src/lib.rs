@@ -8,6 +8,7 @@
 
 pub mod base;
 pub mod btrfs;
+pub mod containers;
 pub mod ext4;
 pub mod f2fs;
 pub mod feed;
@@ -104,6 +105,8 @@ pub const TARGETS: &[Target] = &[
         "a description of columns, and a text that has them, of all its devices",
         traces::columns,
     ),
+    plain("qcow2", "a qcow2 image", containers::qcow2),
+    plain("android_sparse", "an Android sparse image", containers::android_sparse),
     plain("mqsim", "a workload definition of MQSim, its flows on a device", traces::mqsim),
     plain("events", "a run's events and lines, and every view of them", files::events),
     plain("kernel_trace", "a recorded kernel's trace, and its summary", files::kernel_trace),

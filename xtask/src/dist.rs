@@ -84,7 +84,7 @@ fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Is the toolchain able to link against musl, C parts (zstd, mimalloc) included?
+/// Is the toolchain able to link against musl, C parts (zstd, mimalloc, xz) included?
 fn has_musl() -> bool {
     let libs = output(Command::new("rustc").args(["--print", "target-libdir", "--target", MUSL]));
     let has_target = libs.is_ok_and(|dir| Path::new(dir.trim()).exists());

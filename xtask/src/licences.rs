@@ -156,8 +156,8 @@ fn with_table(page: &str, table: &str) -> Result<String, String> {
     cut().ok_or_else(|| format!("{PAGE} has no place for the table: {BEGIN} … {END}"))
 }
 
-/// Files with the licence of a crate and of what it brings along (zstd, mimalloc), by path below
-/// its folder.
+/// Files with the licence of a crate and of what it brings along (zstd, mimalloc, xz), by path
+/// below its folder.
 pub fn texts(package: &Package) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![(PathBuf::new(), 0)];

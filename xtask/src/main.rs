@@ -12,6 +12,7 @@ mod scan;
 mod tests;
 mod tidy;
 mod torture;
+mod verdicts;
 
 use std::process::ExitCode;
 
@@ -33,7 +34,11 @@ usage: cargo xtask <command>
                      arguments are cargo test's (--lib, -p CRATE, --locked)
   torture [--seconds N] [--cases N] [--seed S] [--kind K] [--binary F]
                      hostile inputs for the program: damaged images, texts, arguments, clients,
-                     signals, full disks; problems and their inputs in target/torture";
+                     signals, full disks; problems and their inputs in target/torture
+  verdicts DIR [--only NAME] [--binary F] [--reasons F]
+                     every image below DIR through `e2fsck -fn` or `btrfs check --readonly` and
+                     through fsck and inspect: a table; differences need a reason in
+                     xtask/verdicts.txt";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         ["pgo", arguments @ ..] => pgo::run(arguments),
         ["test", selection @ ..] => tests::run(selection),
         ["torture", options @ ..] => torture::command(options),
+        ["verdicts", options @ ..] => verdicts::command(options),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -233,6 +233,7 @@ impl<'a> Core<'a> {
             match key.kind {
                 kind::CHUNK_ITEM => {
                     let chunk = Chunk::load_item(bytes, at)?;
+                    self.sb.check_kinds(&chunk, at)?;
                     self.chunks.add(key, &chunk, Device::of(&self.sb.dev_item), at)?;
                 }
                 kind::DEV_ITEM => {

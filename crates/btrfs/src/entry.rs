@@ -223,8 +223,11 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let xattrs = |all: &[(Vec<u8>, Vec<u8>)]| {
         all.iter().map(|(name, value)| (text(name), value.escape_ascii().to_string())).collect()
     };
+    // Most that cannot be read of a tree is missed by a file too.
+    let is_new = |e: &&FsError| found.findings.iter().all(|f| f.error != **e);
     let listed = Inspection {
         recovered: found.recovery.is_needed,
+        findings: found.refused.iter().filter(is_new).map(ToString::to_string).collect(),
         files: found
             .files
             .iter()
@@ -262,7 +265,7 @@ fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResul
             .map(|f| Fault {
                 kind: f.kind.name(),
                 structure: f.kind.structure(),
-                severity: if f.kind.is_harmless() { "harmless" } else { "error" },
+                severity: f.severity(),
                 place: f.place,
                 found: f.found,
                 expected: f.expected,

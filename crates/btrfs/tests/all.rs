@@ -35,5 +35,6 @@ mod tool_made;
 mod tools;
 mod trees;
 mod trouble;
+mod verdicts;
 mod waits;
 mod world;

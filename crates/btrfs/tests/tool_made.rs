@@ -28,7 +28,7 @@ impl View for OnDisk {
 fn ours(image: &OnDisk) -> Vec<Finding> {
     let report = check(image, &CheckOptions { contents: true, ..CheckOptions::default() });
     let findings = report.expect("it is read").findings;
-    findings.into_iter().filter(|f| !f.kind.is_harmless()).collect()
+    findings.into_iter().filter(|f| !f.is_harmless()).collect()
 }
 
 /// A tree with a file of each sort, names of one inode in two directories, and links of 1 byte and

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Zone, zone_report};
+use wp_lab::container::{self, Kind, Limits, Opened};
 use wp_lab::files::FileView;
-use wp_lab::identify::{Identity, Table, Unknown, container, identify};
+use wp_lab::identify::{self, Identity, Known, Table, Unknown, identify};
 use wp_lab::recover::Place;
 use wp_lab::registry;
-use wp_medium::{Joined, View, Window, WithZones};
+use wp_medium::{Joined, Medium, View, Window, WithZones};
 use wp_vfs::{FsEntry, Options};
 
 use crate::output::{Exit, Out};
@@ -54,7 +55,7 @@ impl Part {
         let fail = |exit, message: &str, help: &str| {
             Err(out.fail(exit, "partition", &format!("{name}: {message}"), help))
         };
-        if let Some(known) = container(view) {
+        if let Some(known) = identify::container(view) {
             return Err(not_read(name, known.name, &known.help(&quoted(name)), out));
         }
         let Some(table) = wp_lab::identify::partitions(view) else {
@@ -81,6 +82,8 @@ impl Part {
 pub struct Images {
     paths: Vec<PathBuf>,
     files: Vec<FileView>,
+    /// Is one of them unpacked from a container?
+    is_unpacked: bool,
     places: Vec<Place>,
     /// Of the last device.
     zones: Vec<Zone>,
@@ -99,8 +102,9 @@ impl Images {
             let message = "--zones reads whole devices, not --offset or --partition";
             return Err(out.fail(Exit::Usage, "offset", message, "leave one of them out"));
         }
-        let open = |p: &PathBuf| FileView::open(p).map_err(|e| out.host_error(p, &e));
-        let files: Vec<FileView> = paths.iter().map(open).collect::<Result<_, _>>()?;
+        let opened: Vec<Opened> = paths.iter().map(|p| open(p, out)).collect::<Result<_, _>>()?;
+        let is_unpacked = opened.iter().any(|o| !o.containers.is_empty());
+        let files: Vec<FileView> = opened.into_iter().map(|o| o.view).collect();
         let place = |(f, p): (&FileView, &PathBuf)| part.place(f, &p.shown(), out);
         let places = files.iter().zip(paths).map(place).collect::<Result<_, _>>()?;
         let zones = match report {
@@ -115,7 +119,7 @@ impl Images {
                 })?
             }
         };
-        Ok(Images { paths: paths.to_vec(), files, places, zones })
+        Ok(Images { paths: paths.to_vec(), files, is_unpacked, places, zones })
     }
 
     /// What to call them in messages.
@@ -124,7 +128,17 @@ impl Images {
         names.join(" + ")
     }
 
-    /// Bytes of each file.
+    /// The raw images.
+    pub fn files(&self) -> &[FileView] {
+        &self.files
+    }
+
+    /// Is one of them in a container, where it cannot be written?
+    pub fn is_unpacked(&self) -> bool {
+        self.is_unpacked
+    }
+
+    /// Bytes of each raw image.
     pub fn lengths(&self) -> Vec<u64> {
         self.files.iter().map(View::len_bytes).collect()
     }
@@ -191,25 +205,58 @@ pub fn file_system(view: &dyn View, name: &str, out: &Out) -> Result<&'static Fs
     }
 }
 
+/// Opens an image file, in a container or not. Errors: reported to the user.
+pub fn open(path: &Path, out: &Out) -> Result<Opened, ExitCode> {
+    container::open(path, Limits::default()).map_err(|(e, kind)| {
+        let name = path.shown();
+        let what = kind.map_or("a container", Kind::name);
+        let help = known_container(path).map_or_else(String::new, |k| k.help(&quoted(&name)));
+        match e {
+            container::Error::Damaged { at, what: wrong } => {
+                let message = format!("{name}: {what}, damaged at byte {at}: {wrong}");
+                out.fail(Exit::No, "container", &message, "copy or download the file again")
+            }
+            container::Error::Unsupported(feature) => {
+                let message = format!("{name}: {feature} is not supported");
+                out.fail(Exit::Unsupported, "unsupported", &message, &help)
+            }
+            container::Error::TooMuch(why) => {
+                let message = format!("{name}: {what}: {why}");
+                out.fail(Exit::Unsupported, "container-limit", &message, &help)
+            }
+            container::Error::Host(e) => out.host_error(path, &e),
+        }
+    })
+}
+
+/// What the file itself is, if it is a container.
+fn known_container(path: &Path) -> Option<Known> {
+    FileView::open(path).ok().and_then(|view| identify::container(&view))
+}
+
 /// Refuses an image that is loaded as the contents of a device, and is none: a container. Errors:
 /// reported to the user.
 pub fn refuse_container(path: &Path, out: &Out) -> Result<(), ExitCode> {
     let view = FileView::open(path).map_err(|e| out.host_error(path, &e))?;
     let name = path.shown();
-    match container(&view) {
+    match identify::container(&view) {
         Some(known) => Err(not_read(&name, known.name, &known.help(&quoted(&name)), out)),
         None => Ok(()),
     }
 }
 
-/// Refuses an image that holds no file system to mount: a container, another format, a partition
-/// table. What nothing is known of is left to the mount. Errors: reported to the user.
-pub fn refuse_others(path: &Path, out: &Out) -> Result<(), ExitCode> {
-    let view = FileView::open(path).map_err(|e| out.host_error(path, &e))?;
+/// Loads an image to mount, in a container or not. One that holds no file system to mount is
+/// refused: another format, a partition table. What nothing is known of is left to the mount.
+/// Errors: reported to the user.
+pub fn load(path: &Path, out: &Out) -> Result<(Medium, u64), ExitCode> {
+    let view = open(path, out)?.view;
     match identify(&view) {
-        Identity::Known(_) | Identity::Table(_) => file_system(&view, &path.shown(), out).map(drop),
-        Identity::FileSystem(_) | Identity::Unknown(_) => Ok(()),
+        Identity::Known(_) | Identity::Table(_) => {
+            file_system(&view, &path.shown(), out)?;
+        }
+        Identity::FileSystem(_) | Identity::Unknown(_) => {}
     }
+    wp_lab::files::load_view(&view, path).map_err(|e| out.host_error(path, &e))
 }
 
 /// A file name as a shell takes it in a hint.

@@ -2,6 +2,7 @@
 //! and the code generator do the same work over and over.
 
 mod bad_input;
+mod containers;
 mod crash;
 mod docs;
 mod experiments;

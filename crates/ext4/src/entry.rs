@@ -13,7 +13,7 @@ use wp_vfs::{
 };
 
 use crate::check::{self, CheckOptions};
-use crate::disk::SuperBlock;
+use crate::disk::{SuperBlock, ro_compat};
 use crate::fs::era::{Era, POLICIES, Version};
 use crate::fs::{DataMode, Ext4, MountOptions, Mounted, TableTrim};
 use crate::image;
@@ -471,10 +471,21 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 xattrs: f.xattrs.iter().map(|x| (text(&x.name), attribute(&x.value))).collect(),
             })
             .collect(),
+        left_out: left_out(view, &found.recovery).map(str::to_owned).into_iter().collect(),
         ..Inspection::default()
     };
     let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
     Ok(listed.with_errors(errors))
+}
+
+/// What a mount of Linux does and recovery here does not: quota files count what is freed.
+fn left_out(view: &dyn View, recovery: &image::Recovery) -> Option<&'static str> {
+    let mut bytes = [0; SuperBlock::BYTES];
+    view.read_at(SuperBlock::AT, &mut bytes).ok()?;
+    let has_quota = SuperBlock::load(&bytes)?.has_ro_compat(ro_compat::QUOTA);
+    let has_orphans = recovery.orphans_deleted + recovery.orphans_truncated > 0;
+    (has_quota && has_orphans)
+        .then_some("quota files still count what orphans had (`e2fsck -f` counts anew)")
 }
 
 /// An attribute's value as `getfattr` prints it: text, or hexadecimal where it is none.

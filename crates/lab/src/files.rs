@@ -34,10 +34,19 @@ impl FileView {
                 "neither a file nor a block device",
             ));
         }
-        let mut file = File::open(path)?;
+        FileView::of_file(File::open(path)?)
+    }
+
+    /// An image that is open already. Errors: the host's.
+    pub(crate) fn of_file(mut file: File) -> io::Result<FileView> {
         // The metadata of a block device have no length.
         let bytes = file.seek(SeekFrom::End(0))?;
         Ok(FileView { file, bytes })
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 }
 
@@ -72,7 +81,11 @@ pub(crate) fn next_data(file: &File, at: u64, bytes: u64) -> io::Result<Option<(
 /// Takes a whole image into memory; holes and runs of zeroes take none, and holes take no time. A
 /// torn last sector is an error.
 pub fn load(path: &Path) -> io::Result<(Medium, u64)> {
-    let view = FileView::open(path)?;
+    load_view(&FileView::open(path)?, path)
+}
+
+/// The same of an image that is open; `path`: what to call it. Errors: [`load`]'s.
+pub fn load_view(view: &FileView, path: &Path) -> io::Result<(Medium, u64)> {
     if !view.bytes.is_multiple_of(SECTOR_BYTES) {
         let what = format!(
             "{}: {} bytes are not a whole number of 512-byte sectors",

@@ -7,6 +7,7 @@
 pub mod calibrate;
 pub mod claims;
 pub mod classify;
+pub mod container;
 pub mod crash;
 pub mod device_file;
 pub mod drive;

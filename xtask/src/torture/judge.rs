@@ -90,6 +90,9 @@ pub struct Ended {
     pub status: Option<ExitStatus>,
 }
 
+/// What is kept of what a process says.
+const SAID_BYTES_MAX: u64 = 64 << 20;
+
 /// What a process writes to.
 type Pipe = Box<dyn Read + Send>;
 
@@ -98,8 +101,12 @@ type Pipe = Box<dyn Read + Send>;
 fn listen(pipe: Option<Pipe>) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut all = Vec::new();
-        // What cannot be read was not said.
-        let _ = pipe.map(|p| p.take(64 << 20).read_to_end(&mut all));
+        if let Some(mut pipe) = pipe {
+            // What cannot be read was not said. The rest is read too: a process whose pipe is
+            // closed ends by a signal.
+            let _ = pipe.by_ref().take(SAID_BYTES_MAX).read_to_end(&mut all);
+            let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        }
         all
     })
 }

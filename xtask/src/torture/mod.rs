@@ -10,7 +10,7 @@
 mod arguments;
 mod full;
 mod images;
-mod judge;
+pub mod judge;
 mod nbd;
 mod rng;
 mod servers;
@@ -231,7 +231,7 @@ pub fn run(options: &Options<'_>) -> Result<bool, String> {
 }
 
 /// Builds the program.
-fn build(root: &Path) -> Result<PathBuf, String> {
+pub fn build(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         .args(["build", "--quiet", "--package", "writepath"])

@@ -9,7 +9,7 @@ use crate::disk::{FileKind, Key, id, kind, wide};
 use super::Report;
 use super::extents::Extents;
 use super::finding::{At, Kind};
-use super::inodes::Inode;
+use super::inodes::{Inode, Rules};
 use super::is_of_inode;
 use super::roots::Roots;
 use super::sums::PieceSeen;
@@ -31,7 +31,7 @@ pub(super) struct Tree<'e> {
     number: u64,
     root_dir: u64,
     extents: &'e Extents,
-    generation: u64,
+    rules: Rules,
     inodes: BTreeMap<u64, Inode>,
     names: BTreeMap<(u64, Vec<u8>), Name>,
     orphans: BTreeMap<u64, At>,
@@ -43,14 +43,13 @@ pub(super) struct Tree<'e> {
 /// All trees of files.
 pub(super) struct Trees<'e> {
     extents: &'e Extents,
-    generation: u64,
+    rules: Rules,
     pieces: Vec<PieceSeen>,
 }
 
 impl<'e> Trees<'e> {
-    /// `generation`: of the super block.
-    pub fn new(extents: &'e Extents, generation: u64) -> Trees<'e> {
-        Trees { extents, generation, pieces: Vec::new() }
+    pub fn new(extents: &'e Extents, rules: Rules) -> Trees<'e> {
+        Trees { extents, rules, pieces: Vec::new() }
     }
 
     pub fn begin(&self, number: u64, root_dir: u64) -> Tree<'e> {
@@ -58,7 +57,7 @@ impl<'e> Trees<'e> {
             number,
             root_dir,
             extents: self.extents,
-            generation: self.generation,
+            rules: self.rules,
             inodes: BTreeMap::new(),
             names: BTreeMap::new(),
             orphans: BTreeMap::new(),
@@ -207,8 +206,14 @@ impl Tree<'_> {
         }
     }
 
+    /// Is it an inode that a mount removes, with what is left in it?
+    fn is_orphan(&self, ino: u64) -> bool {
+        let is_unlinked = |i: &Inode| i.is_there() && i.links() == 0;
+        self.orphans.contains_key(&ino) && self.inodes.get(&ino).is_some_and(is_unlinked)
+    }
+
     fn check_names(&self, roots: &mut Roots, report: &mut Report) {
-        for ((folder, name), n) in &self.names {
+        for ((folder, name), n) in self.names.iter().filter(|((f, _), _)| !self.is_orphan(*f)) {
             let text = String::from_utf8_lossy(name).into_owned();
             let mut wrong = |at: &At, found: String, expected: &str| {
                 report.add(Kind::Dentry, format!("{at}, name {text:?}"), found, expected);
@@ -280,7 +285,7 @@ impl Tree<'_> {
         // The cache of free inode numbers, which Linux 5.11 gave up: a file without a name.
         for (ino, inode) in self.inodes.iter().filter(|(ino, _)| **ino != id::FREE_INO) {
             let is_orphan = self.orphans.contains_key(ino);
-            inode.check(*ino, is_orphan, self.generation, report);
+            inode.check(*ino, is_orphan, self.rules, report);
         }
         if !self.inodes.get(&self.root_dir).is_some_and(Inode::is_dir) {
             let place = format!("tree {}", self.number.cast_signed());

@@ -73,6 +73,10 @@ pub enum Kind {
     Dentry,
     /// An extended attribute.
     Xattr,
+    /// The log, which cannot be replayed: no mount.
+    Log,
+    /// Counts of a quota group.
+    Quota,
 }
 
 impl Kind {
@@ -111,6 +115,8 @@ impl Kind {
             Kind::FileExtent => "file-extent",
             Kind::Dentry => "dentry",
             Kind::Xattr => "xattr",
+            Kind::Log => "log",
+            Kind::Quota => "quota",
         }
     }
 
@@ -139,6 +145,8 @@ impl Kind {
             | Kind::FileExtent
             | Kind::Xattr => "inode",
             Kind::Dentry => "directory",
+            Kind::Log => "log tree",
+            Kind::Quota => "quota tree",
         }
     }
 
@@ -163,6 +171,24 @@ pub struct Finding {
     pub found: String,
     /// What would have been right.
     pub expected: String,
+    /// Does a replay of the log, as of any mount, put it right?
+    pub is_fixed_by_replay: bool,
+}
+
+impl Finding {
+    /// Does it do no harm?
+    pub const fn is_harmless(&self) -> bool {
+        self.kind.is_harmless() || self.is_fixed_by_replay
+    }
+
+    /// Its weight in output.
+    pub const fn severity(&self) -> &'static str {
+        match (self.kind.is_harmless(), self.is_fixed_by_replay) {
+            (true, _) => "harmless",
+            (false, true) => "fixed-by-replay",
+            (false, false) => "error",
+        }
+    }
 }
 
 /// The outcome of a check.
@@ -204,7 +230,7 @@ impl Display for At {
 impl Report {
     /// Is nothing wrong that does harm?
     pub fn is_clean(&self) -> bool {
-        !self.left_out_harm && self.findings.iter().all(|f| f.kind.is_harmless())
+        !self.left_out_harm && self.findings.iter().all(Finding::is_harmless)
     }
 
     pub(super) fn add(
@@ -220,7 +246,28 @@ impl Report {
             return;
         }
         let (found, expected) = (found.to_string(), expected.to_string());
-        self.findings.push(Finding { kind, place: place.to_string(), found, expected });
+        let (place, is_fixed_by_replay) = (place.to_string(), false);
+        self.findings.push(Finding { kind, place, found, expected, is_fixed_by_replay });
+    }
+
+    /// The image has a log, and `after` is what a check finds once it is replayed: that puts some
+    /// things right, and what it brings may be wrong.
+    pub(super) fn compare_replayed(&mut self, after: Report) {
+        let is_in = |all: &[Finding], f: &Finding| {
+            all.iter().any(|g| (g.kind, &g.place) == (f.kind, &f.place))
+        };
+        let before = self.findings.clone();
+        if after.left_out == 0 {
+            for f in &mut self.findings {
+                f.is_fixed_by_replay = !f.kind.is_harmless() && !is_in(&after.findings, f);
+            }
+        }
+        for f in after.findings.into_iter().filter(|f| !f.is_harmless()) {
+            // Copy on write moves items: what is wrong before is wrong at another place after.
+            if !before.iter().any(|b| b.kind == f.kind) {
+                self.add(f.kind, format!("after replay: {}", f.place), f.found, f.expected);
+            }
+        }
     }
 
     pub(super) fn corrupt(&mut self, kind: Kind, place: impl Display, c: &Corruption) {

@@ -14,6 +14,15 @@ const SECTOR: u64 = 4096;
 /// All bits of `flags` that Linux knows, and in the upper half those for older kernels to read.
 const FLAGS: u64 = ((1 << 12) - 1) | flag::ROOT_ITEM_INIT | (1 << 32);
 
+/// What inodes are held to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// Of the super block.
+    pub generation: u64,
+    /// May files have holes without items?
+    pub no_holes: bool,
+}
+
 /// An inode, with what was counted of it.
 pub(super) struct Inode {
     item: Option<InodeItem>,
@@ -27,6 +36,8 @@ pub(super) struct Inode {
     bytes: u64,
     /// Up to where they reach.
     end: u64,
+    /// The first byte that none of them has, before the last.
+    gap: Option<u64>,
     /// Bytes of an inline extent.
     inline: Option<u64>,
     /// Is the last of them a NUL?
@@ -37,7 +48,8 @@ impl Inode {
     pub fn new(at: At) -> Inode {
         let (names, name_bytes, bytes, end) = (0, 0, 0, 0);
         let (inline, ends_with_nul) = (None, false);
-        Inode { item: None, at, names, name_bytes, bytes, end, inline, ends_with_nul }
+        let gap = None;
+        Inode { item: None, at, names, name_bytes, bytes, end, gap, inline, ends_with_nul }
     }
 
     pub fn is_there(&self) -> bool {
@@ -92,6 +104,9 @@ impl Inode {
             let expected = format!("{} or more: they overlap", self.end);
             report.add(Kind::FileExtent, at, key.offset, expected);
         }
+        if key.offset > self.end {
+            self.gap = self.gap.or(Some(self.end));
+        }
         self.end = self.end.max(end.checked_next_multiple_of(SECTOR).unwrap_or(u64::MAX));
         let e = match loaded {
             FileExtent::Inline(head, data) => {
@@ -124,6 +139,7 @@ impl Inode {
         if is_plain && part.is_none_or(|p| p > bytes) {
             report.add(Kind::FileExtent, at, e.num_bytes, "a part of the extent");
         }
+        seen.add_subvolume(extent, at.tree);
         if item.is_first {
             // `parent` is a leaf whose extents are counted by its address.
             let leaf = extents.all.get(&item.leaf);
@@ -151,13 +167,15 @@ impl Inode {
         Some(PieceSeen { extent, start, bytes, is_written, has_sums, is_compressed, at })
     }
 
-    /// All of it was seen. `generation`: of the super block.
-    pub fn check(&self, ino: u64, is_orphan: bool, generation: u64, report: &mut Report) {
+    /// All of it was seen. What an orphan has left is not what
+    /// it says: a mount removes it (`btrfs_orphan_cleanup`).
+    pub fn check(&self, ino: u64, is_orphan: bool, rules: Rules, report: &mut Report) {
         let Some(inode) = &self.item else {
             report.add(Kind::Inode, self.at, "an item", format!("inode {ino}"));
             return;
         };
         let at = self.at;
+        let is_orphan = is_orphan && inode.nlink.get() == 0;
         let is_known = FileKind::of_mode(inode.mode.get()) != FileKind::Unknown;
         if !is_known || inode.mode.get() > mode::TYPE | 0o7777 {
             report.add(Kind::Inode, at, format!("mode {:#o}", inode.mode.get()), "a type");
@@ -171,7 +189,7 @@ impl Inode {
             let expected = "a symbolic link that is neither immutable nor append-only";
             report.add(Kind::Inode, at, format!("flags {odd:#x}"), expected);
         }
-        let newest = generation.saturating_add(1);
+        let newest = rules.generation.saturating_add(1);
         for (field, n) in [("generation", inode.generation), ("transid", inode.transid)] {
             if n.get() > newest {
                 report.add(Kind::Inode, at, format!("{field} {n}"), format!("{newest} or less"));
@@ -187,7 +205,7 @@ impl Inode {
             report.add(Kind::Links, at, links, "1 for a directory");
         }
         if inode.is_dir() {
-            if inode.size.get() != self.name_bytes {
+            if !is_orphan && inode.size.get() != self.name_bytes {
                 report.add(Kind::DirSize, at, inode.size, self.name_bytes);
             }
         } else if self.name_bytes != 0 {
@@ -195,8 +213,14 @@ impl Inode {
         }
         // mkfs.btrfs says that root directories have a block.
         let has_contents = matches!(inode.file_type(), mode::FILE | mode::SYMLINK);
-        if has_contents && inode.nbytes.get() != self.bytes {
+        if has_contents && !is_orphan && inode.nbytes.get() != self.bytes {
             report.add(Kind::InodeBytes, at, format!("{} bytes", inode.nbytes), self.bytes);
+        }
+        // Without NO_HOLES a hole has an item of its own.
+        let gap = self.gap.unwrap_or(self.end);
+        let is_open = has_contents && !is_orphan && gap < inode.size.get();
+        if is_open && !rules.no_holes {
+            report.add(Kind::FileExtent, at, format!("no extent at {gap}"), "one, or a hole");
         }
         if self.end > 0 && !has_contents {
             report.add(Kind::FileExtent, at, "extents", "none (not a regular file)");

@@ -21,6 +21,7 @@ mod extents;
 mod files;
 mod finding;
 mod inodes;
+mod quota;
 mod roots;
 mod space;
 mod sums;
@@ -30,6 +31,7 @@ use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
 use zerocopy::FromBytes;
 
+use crate::disk::feature::incompat;
 use crate::disk::node::Common;
 use crate::disk::{SuperBlock, at32, id, kind, wide};
 use crate::replay::{RecoverOptions, recover};
@@ -40,6 +42,8 @@ use caches::Caches;
 use chunks::Device;
 use extents::Extents;
 use files::Trees;
+use inodes::Rules;
+use quota::Quota;
 use roots::Roots;
 use space::FreeSpace;
 use sums::Sums;
@@ -64,7 +68,25 @@ pub fn check(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
         report.recovered = recover(&overlay, how)?.is_needed;
     }
     look(&overlay, options, &mut report)?;
+    if options.recover.is_none() && has_log(view) {
+        match recover(&overlay, &RecoverOptions::default()) {
+            Ok(_) => {
+                let mut after = Report::default();
+                look(&overlay, options, &mut after)?;
+                report.compare_replayed(after);
+            }
+            Err(FsError::Corrupt(c)) => report.corrupt(Kind::Log, "log", &c),
+            Err(FsError::Unsupported(what)) => return Err(FsError::Unsupported(what)),
+            Err(e) => report.add(Kind::Log, "log", e, "a log to replay"),
+        }
+    }
     Ok(report)
+}
+
+/// Does a sound super block name a log, which a mount replays?
+fn has_log(view: &dyn View) -> bool {
+    read_super(view, SuperBlock::AT)
+        .is_ok_and(|sb| sb.verify(SuperBlock::AT).is_ok() && sb.log_root.get() != 0)
 }
 
 /// The super block at byte `at`. Errors: `Corrupt`, `Io`.
@@ -122,6 +144,10 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
         roots.item(item, report);
         caches.item(item);
     });
+    // Of what is damaged that is what is said, whatever else it has.
+    if roots.is_half_deleted() && !walk.report.is_clean() {
+        return Ok(());
+    }
     if roots.is_half_deleted() {
         return Err(FsError::Unsupported("btrfs with a partially deleted subvolume".into()));
     }
@@ -136,13 +162,22 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     let mut walk = Walk { extents: Some(&extents), ..walk };
     let mut sums = Sums::new(walk.volume.common.csum.bytes());
     let mut free = FreeSpace::default();
-    let mut trees = Trees::new(&extents, walk.volume.sb.generation.get());
-    for number in roots.numbers() {
+    let rules = Rules {
+        generation: walk.volume.sb.generation.get(),
+        no_holes: walk.volume.sb.incompat_flags.get() & incompat::NO_HOLES != 0,
+    };
+    let mut trees = Trees::new(&extents, rules);
+    let mut quota = Quota::default();
+    let numbers = roots.numbers();
+    let has_quota = numbers.contains(&id::QUOTA_TREE);
+    walk.seen.subvolumes = has_quota.then(Default::default);
+    for number in numbers.iter().copied() {
         let Some(start) = roots.start(number) else { continue };
         match number {
             id::EXTENT_TREE => {}
             id::DEV_TREE => walk.tree(&start, &mut |item, _, report| device.item(item, report)),
             id::CSUM_TREE => walk.tree(&start, &mut |item, _, report| sums.item(item, report)),
+            id::QUOTA_TREE => walk.tree(&start, &mut |item, _, report| quota.item(item, report)),
             id::FREE_SPACE_TREE => {
                 walk.tree(&start, &mut |item, _, report| free.item(item, report));
             }
@@ -160,10 +195,6 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     if !options.contents {
         walk.report.not_checked.push("contents of files against their checksums");
     }
-    let numbers = roots.numbers();
-    if numbers.contains(&id::QUOTA_TREE) {
-        walk.report.not_checked.push("quota groups (`btrfs check --qgroup-report` counts them)");
-    }
     if !numbers.contains(&id::FREE_SPACE_TREE) && !caches.is_empty() {
         walk.report.not_checked.push("contents of the first space cache");
     }
@@ -180,6 +211,9 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
         free.compare(&volume, &extents, report);
     }
     sums.compare(&volume, &extents, &pieces, report);
+    if has_quota {
+        quota.compare(rules.generation, &roots, &extents, seen, report);
+    }
     if options.contents {
         sums.check_contents(&volume, report);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::disk::{Key, RootItem, RootRef, dir, id, kind};
+use crate::disk::{Key, RootItem, RootRef, SuperBlock, dir, id, kind};
 
 use super::Report;
 use super::finding::{At, Kind};
@@ -33,6 +33,9 @@ impl Roots {
                 Ok(root) => {
                     if key.offset != 0 && !id::is_file_tree(key.objectid) {
                         report.add(Kind::Root, item.at, key.offset, "offset 0");
+                    }
+                    if root.drop_level >= SuperBlock::LEVELS {
+                        report.add(Kind::Root, item.at, root.drop_level, "drop_level 0 to 7");
                     }
                     self.items.insert(key.objectid, (root, item.at));
                 }

@@ -1,6 +1,6 @@
 //! The image, its chunks, and trees walked with an eye on everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
@@ -42,6 +42,10 @@ impl Volume<'_> {
         let place = At { tree: id::CHUNK_TREE, key, byte: at };
         let (start, bytes) = (key.offset, chunk.head.length.get());
         let flags = chunk.head.kind.get();
+        if let Err(e) = self.sb.check_kinds(chunk, at) {
+            report.error(Kind::Chunk, place, e);
+            return false;
+        }
         let copies = match flags & group::PROFILES {
             0 => 1,
             group::DUP => 2,
@@ -199,12 +203,21 @@ pub(super) struct Seen {
     pub users: BTreeMap<u64, Users>,
     /// Bytes of data extents that files name.
     pub data: BTreeMap<u64, u64>,
+    /// The subvolumes that reach an extent, if quota groups count them.
+    pub subvolumes: Option<BTreeMap<u64, BTreeSet<u64>>>,
     /// Could a part of a tree not be read? Then counts are not to be believed.
     pub is_torn: bool,
     held: BTreeMap<u64, Rc<[u8]>>,
 }
 
 impl Seen {
+    /// Notes that a subvolume reaches an extent.
+    pub fn add_subvolume(&mut self, bytenr: u64, tree: u64) {
+        if let Some(all) = self.subvolumes.as_mut().filter(|_| id::is_file_tree(tree)) {
+            all.entry(bytenr).or_default().insert(tree);
+        }
+    }
+
     pub fn add_user(&mut self, bytenr: u64, who: Reference) {
         *self.users.entry(bytenr).or_default().entry(who).or_default() += 1;
     }
@@ -313,6 +326,7 @@ impl Walk<'_, '_> {
         let owner = node.header().owner.get();
         let seen = BlockSeen { level, owner };
         let is_first = self.seen.blocks.insert(what.bytenr, seen).is_none();
+        self.seen.add_subvolume(what.bytenr, tree);
         let Some(below) = level.checked_sub(1) else {
             let byte = self.volume.place(what.bytenr);
             for slot in 0..n {

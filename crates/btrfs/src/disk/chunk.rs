@@ -205,10 +205,6 @@ impl Chunk {
         if kinds & group::SYSTEM != 0 && kinds & (group::DATA | group::METADATA) != 0 {
             return fail("type", kinds, "system alone");
         }
-        // Both at once is a feature (MIXED_GROUPS) that is not done here.
-        if kinds & group::DATA != 0 && kinds & group::METADATA != 0 {
-            return fail("type", kinds, "data or metadata, not both");
-        }
         Ok((Chunk { head, stripes: stripes.to_vec() }, end))
     }
 

@@ -47,8 +47,14 @@ pub mod incompat {
         | SKINNY_METADATA
         | NO_HOLES;
 
-    /// What must be set: without these the format is another one.
+    /// What can be read besides.
+    pub const READABLE: u64 = SUPPORTED | MIXED_GROUPS;
+
+    /// What must be set to write: without these, items of another kind would have to be made.
     pub const NEEDED: u64 = MIXED_BACKREF | EXTENDED_IREF | SKINNY_METADATA;
+
+    /// What must be set to read: without it the format is another one.
+    pub const READ_NEEDED: u64 = MIXED_BACKREF;
 }
 
 /// Bits of `compat_ro_flags`.
@@ -111,11 +117,15 @@ pub fn check(incompat_flags: u64, compat_ro_flags: u64, writes: bool) -> FsResul
     let refuse = |what: &str, bits: u64, known| {
         Err(FsError::Unsupported(format!("btrfs {what}: {}", names(bits, known))))
     };
-    let unknown = incompat_flags & !incompat::SUPPORTED;
+    let (known, needed) = match writes {
+        true => (incompat::SUPPORTED, incompat::NEEDED),
+        false => (incompat::READABLE, incompat::READ_NEEDED),
+    };
+    let unknown = incompat_flags & !known;
     if unknown != 0 {
         return refuse("incompatible feature", unknown, &INCOMPAT_NAMES);
     }
-    let missing = incompat::NEEDED & !incompat_flags;
+    let missing = needed & !incompat_flags;
     if missing != 0 {
         return refuse("without feature", missing, &INCOMPAT_NAMES);
     }
@@ -144,6 +154,9 @@ mod tests {
         assert!(said(plain & !incompat::SKINNY_METADATA, 3).ends_with("SKINNY_METADATA"));
         assert!(said(plain, 3 | compat_ro::BLOCK_GROUP_TREE).ends_with("BLOCK_GROUP_TREE"));
         assert!(said(plain, 1).ends_with("FREE_SPACE_TREE_VALID"));
+        assert!(said(plain | incompat::MIXED_GROUPS, 3).ends_with("MIXED_GROUPS"));
         assert_eq!(check(plain, 0, false), Ok(()));
+        let old = incompat::MIXED_BACKREF | incompat::MIXED_GROUPS;
+        assert_eq!(check(old, 0, false), Ok(()), "it is read");
     }
 }

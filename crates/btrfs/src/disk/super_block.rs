@@ -6,6 +6,8 @@ use wp_base::{Corruption, FsError, FsResult};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::chunk::group;
+use super::feature::incompat;
 use super::{Chunk, CsumKind, DevItem, DiskKey, Key, at32, csum, feature, kind, lo32, view, wide};
 
 /// Bits of `flags`.
@@ -273,6 +275,11 @@ impl SuperBlock {
         if !size(node, sector) {
             return fail("nodesize", node.into(), "a power of two, the sector size to 65536");
         }
+        // `open_ctree`.
+        let is_mixed = self.incompat_flags.get() & incompat::MIXED_GROUPS != 0;
+        if is_mixed && node != sector {
+            return fail("nodesize", node.into(), "the sector size, with MIXED_GROUPS");
+        }
         if self.unused_leafsize.get() != node {
             return fail("leafsize", self.unused_leafsize.get().into(), "as nodesize");
         }
@@ -349,10 +356,22 @@ impl SuperBlock {
             }
             i += size_of::<DiskKey>();
             let (chunk, bytes) = Chunk::load(array.get(i..).unwrap_or(&[]), here)?;
+            self.check_kinds(&chunk, here)?;
             i += bytes;
             out.push((key, chunk));
         }
         Ok(out)
+    }
+
+    /// Data and metadata in one block group need a feature. `btrfs_check_chunk_valid`.
+    pub fn check_kinds(&self, chunk: &Chunk, at: u64) -> FsResult<()> {
+        let (kinds, both) = (chunk.head.kind.get(), group::DATA | group::METADATA);
+        let is_mixed = self.incompat_flags.get() & incompat::MIXED_GROUPS != 0;
+        if kinds & both == both && !is_mixed {
+            let expected = "data or metadata, not both (without MIXED_GROUPS)";
+            return Err(FsError::corrupt("btrfs chunk", "type", at, kinds, expected));
+        }
+        Ok(())
     }
 
     /// Adds a chunk to the array. Errors: `TooBig` if it is full. `btrfs_add_system_chunk`.

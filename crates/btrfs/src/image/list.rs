@@ -91,8 +91,10 @@ impl Default for InspectOptions {
 pub struct Inspection {
     /// What recovery found and did.
     pub recovery: Recovery,
-    /// What is wrong.
+    /// What is wrong with files.
     pub findings: Vec<Finding>,
+    /// What Linux refuses to read of trees and of the device, with or without files.
+    pub refused: Vec<FsError>,
     /// Every path but the root with what is in it, sorted by path.
     pub files: Vec<FileInfo>,
 }
@@ -105,7 +107,8 @@ pub fn inspect(view: &dyn View, options: &InspectOptions) -> FsResult<Inspection
     let recovery = recover(&overlay, &options.recover)?;
     let image = Image::open(&overlay)?;
     let (files, findings) = list(&image, options);
-    Ok(Inspection { recovery, findings, files })
+    let refused = super::tree_check::check_trees(&image);
+    Ok(Inspection { recovery, findings, refused, files })
 }
 
 /// Lists an image as it is, without recovery: files of the default subvolume and of those in it,

@@ -17,6 +17,7 @@ mod inodes;
 mod list;
 mod reader;
 mod survey;
+mod tree_check;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -79,13 +80,6 @@ impl<'a> Image<'a> {
             generation: sb.generation.get(),
             item: RootItem::zeroed(),
         };
-        let chunk_tree = Tree {
-            id: id::CHUNK_TREE,
-            bytenr: sb.chunk_root.get(),
-            level: sb.chunk_root_level,
-            generation: sb.chunk_root_generation.get(),
-            item: RootItem::zeroed(),
-        };
         let mut image = Image {
             view,
             sb,
@@ -96,9 +90,10 @@ impl<'a> Image<'a> {
             held: RefCell::default(),
         };
         let mut found = Vec::new();
-        image.each(&chunk_tree, Key::MIN, Key::MAX, &mut |item| {
+        image.each(&image.chunk_tree(), Key::MIN, Key::MAX, &mut |item| {
             if item.key.kind == kind::CHUNK_ITEM {
                 let chunk = Chunk::load_item(item.bytes, item.at)?;
+                image.sb.check_kinds(&chunk, item.at)?;
                 found.push((item.key, chunk, item.at));
             }
             Ok(true)
@@ -124,6 +119,16 @@ impl<'a> Image<'a> {
     /// Checksum, uuid and size of tree blocks.
     pub fn common(&self) -> &Common {
         &self.common
+    }
+    /// The tree of chunks.
+    fn chunk_tree(&self) -> Tree {
+        Tree {
+            id: id::CHUNK_TREE,
+            bytenr: self.sb.chunk_root.get(),
+            level: self.sb.chunk_root_level,
+            generation: self.sb.chunk_root_generation.get(),
+            item: RootItem::zeroed(),
+        }
     }
     /// The tree of root items.
     pub fn root_tree(&self) -> &Tree {

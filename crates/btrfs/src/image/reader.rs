@@ -129,7 +129,7 @@ impl Image<'_> {
     }
 
     /// A tree block, of the first copy that is right.
-    fn tree_block(&self, expected: &Expected) -> FsResult<Rc<[u8]>> {
+    pub(super) fn tree_block(&self, expected: &Expected) -> FsResult<Rc<[u8]>> {
         let held = self.held.borrow().get(&expected.bytenr).cloned();
         let bytes = match held {
             Some(bytes) => bytes,

@@ -19,7 +19,7 @@ use crate::output::{Exit, Out, path};
     \x20 writepath fsck disk.img\n\
     \x20 writepath fsck crashed.img --recover")]
 pub struct Args {
-    /// Image file
+    /// Image file, raw or in a container (gzip, xz, zstd, qcow2, simg)
     image: PathBuf,
     /// Recover in memory first, and check the result
     #[arg(long)]

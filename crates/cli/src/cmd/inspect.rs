@@ -17,7 +17,7 @@ use crate::output::{Exit, Out};
     \x20 writepath inspect disk.img\n\
     \x20 writepath inspect crashed.img --hash --era 4.6")]
 pub struct Args {
-    /// Image files; with --zones all devices of one file system, in order
+    /// Image files, raw or in a container; with --zones all devices, in order
     #[arg(required = true)]
     images: Vec<PathBuf>,
     /// Print the SHA-256 of each file's contents

@@ -31,7 +31,7 @@ pub struct Args {
     /// Image files: all devices of one file system, in its order
     #[arg(required = true)]
     images: Vec<PathBuf>,
-    /// Write the recovered image to a new file; once for each image
+    /// Write the recovered raw image to a new file; once for each image
     #[arg(long)]
     to: Vec<PathBuf>,
     /// Kernel version whose recovery rules apply [default: the newest]
@@ -78,6 +78,10 @@ fn recover(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let zones = outputs::asked(a.zones_to.as_deref(), Shape::Text, out)?;
     let in_place = if a.to.is_empty() { open_in_place(&a.images, out)? } else { Vec::new() };
     let images = Images::open(&a.images, &a.part, a.zones.as_deref(), out)?;
+    if a.to.is_empty() && images.is_unpacked() {
+        let message = format!("{}: an image in a container is not written", images.name());
+        return Err(out.fail(Exit::Usage, "to", &message, "give --to NEW for the raw image"));
+    }
     let done = in_memory(a, &images, out)?;
     let stop = out.interrupt();
     if a.to.is_empty() {
@@ -159,7 +163,6 @@ fn write_copies(
     stop: &AtomicBool,
     out: &Out,
 ) -> Result<(), ExitCode> {
-    let lengths = images.lengths();
     let ended = |path: &Path, e: &io::Error| match e.kind() {
         io::ErrorKind::Interrupted => interrupted(&images.name(), "no file was written", out),
         io::ErrorKind::AlreadyExists => {
@@ -168,8 +171,8 @@ fn write_copies(
         }
         _ => out.host_error(path, e),
     };
-    for ((to, from), bytes) in copies.iter().zip(&a.images).zip(&lengths) {
-        copy(from, to, *bytes, stop).map_err(|e| ended(to.path(), &e))?;
+    for ((to, from), image) in copies.iter().zip(&a.images).zip(images.files()) {
+        copy(image, from, to, stop).map_err(|e| ended(to.path(), &e))?;
     }
     write(&mut copies, images.places(), plan, stop).map_err(|stopped| match stopped {
         Stopped::Failed { device, error } => {

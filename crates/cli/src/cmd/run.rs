@@ -347,8 +347,7 @@ pub(super) fn perform(
     let image = match &a.image {
         None => None,
         Some(path) => {
-            crate::images::refuse_others(path, out)?;
-            let (m, bytes) = wp_lab::files::load(path).map_err(|e| out.host_error(path, &e))?;
+            let (m, bytes) = crate::images::load(path, out)?;
             writeln!(toml, "image_bytes = {bytes}").expect("a string takes it");
             Some(m)
         }

@@ -43,7 +43,7 @@ impl Image<'_> {
                     && e.header.name_index == xattr::INDEX_SYSTEM
                     && e.name == xattr::INLINE_DATA_NAME;
                 if !is_inline {
-                    out.push(self.attribute(&e, area.at)?);
+                    out.extend(self.attribute(&e, area.at)?);
                 }
             }
         }
@@ -51,17 +51,12 @@ impl Image<'_> {
         Ok(out)
     }
 
-    fn attribute(&self, e: &XattrEntry<'_>, at: u64) -> FsResult<Xattr> {
+    /// `None`: one that is not listed, as those of encryption and verity, and any whose prefix no
+    /// kernel knows. `ext4_xattr_list_entries`.
+    fn attribute(&self, e: &XattrEntry<'_>, at: u64) -> FsResult<Option<Xattr>> {
         let index = e.header.name_index;
         let Some((_, prefix)) = xattr::PREFIXES.iter().find(|(i, _)| *i == index) else {
-            let found = index.into();
-            return Err(FsError::corrupt(
-                "ext4 xattr entry",
-                "e_name_index",
-                at,
-                found,
-                "a known prefix",
-            ));
+            return Ok(None);
         };
         let mut name = prefix.as_bytes().to_vec();
         name.extend_from_slice(e.name);
@@ -70,7 +65,7 @@ impl Image<'_> {
             inode => self.value_inode(inode, e.header.value_size.get(), at)?,
         };
         let value = if matches!(index, 2 | 3) { xattr::acl_value(&value, at)? } else { value };
-        Ok(Xattr { name, value })
+        Ok(Some(Xattr { name, value }))
     }
 
     /// The value that fills an inode of its own.

@@ -103,15 +103,9 @@ const STRONG: &[Magic] = &[
         "a partclone image",
         Fix::Unpack("partclone.restore -C -s {} -O image.img"),
     ),
-    // `struct meta_cluster_header`: the cluster's address, then `HEADER_MAGIC`.
+    // `struct meta_cluster_header` begins with `HEADER_MAGIC`.
     (
-        8,
-        b"\xbd\x5c\x25\xe2\x72\x95\x66\x8b",
-        "a btrfs-image dump",
-        Fix::Unpack("btrfs-image -r {} image.img"),
-    ),
-    (
-        8,
+        0,
         b"\x8b\x66\x95\x72\xe2\x25\x5c\xbd",
         "a btrfs-image dump",
         Fix::Unpack("btrfs-image -r {} image.img"),

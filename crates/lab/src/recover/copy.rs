@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::ioctl_ficlone;
+use wp_medium::View;
 
 use super::Target;
-use crate::files::next_data;
+use crate::files::{FileView, next_data};
 use crate::host::Output;
 
 /// Bytes copied at a time.
@@ -17,22 +18,23 @@ const CHUNK: usize = 1 << 20;
 /// Bytes of zeroes that become a hole.
 const HOLE: usize = 4096;
 
-/// Copies an image of `bytes` bytes and its mode into an empty output.
+/// Copies an image, which may have been unpacked from the file `from`, and the mode of that file
+/// into an empty output.
 ///
 /// Errors: the host's; `Interrupted` when `stop` is set.
-pub fn copy(from: &Path, to: &Output, bytes: u64, stop: &AtomicBool) -> io::Result<()> {
-    let (source, to) = (File::open(from)?, to.file());
-    let metadata = source.metadata()?;
+pub fn copy(image: &FileView, from: &Path, to: &Output, stop: &AtomicBool) -> io::Result<()> {
+    let (source, bytes, to) = (image.file(), image.len_bytes(), to.file());
+    let metadata = std::fs::metadata(from)?;
     if metadata.is_file() {
         to.set_permissions(metadata.permissions())?;
-        if ioctl_ficlone(to, &source).is_ok() {
+        if ioctl_ficlone(to, source).is_ok() {
             return Ok(());
         }
     }
     to.set_len(bytes)?;
     let mut at = 0;
-    while let Some((first, end)) = next_data(&source, at, bytes)? {
-        copy_range(&source, to, first..end, stop)?;
+    while let Some((first, end)) = next_data(source, at, bytes)? {
+        copy_range(source, to, first..end, stop)?;
         at = end;
     }
     Ok(())
@@ -81,6 +83,10 @@ mod tests {
     use super::*;
     use crate::host::{Existing, Shape};
 
+    fn view(path: &Path) -> FileView {
+        FileView::open(path).expect("there")
+    }
+
     fn output(path: &Path) -> Output {
         Output::create(path, Shape::Image, Existing::Refuse).expect("the name is free")
     }
@@ -95,7 +101,7 @@ mod tests {
         file.write_all_at(b"middle", (1 << 30) + 77).expect("written");
         file.set_permissions(Permissions::from_mode(0o640)).expect("set");
         let out = output(&b);
-        copy(&a, &out, 2 << 30, &AtomicBool::new(false)).expect("copied");
+        copy(&view(&a), &a, &out, &AtomicBool::new(false)).expect("copied");
         out.commit().expect("named");
         let m = std::fs::metadata(&b).expect("there");
         assert_eq!((m.len(), m.mode() & 0o777), (2 << 30, 0o640));
@@ -113,7 +119,7 @@ mod tests {
         std::fs::write(&a, [1; 8192]).expect("written");
         let out = output(&dir.path().join("b"));
         // Where the host clones there is nothing to interrupt.
-        if let Err(e) = copy(&a, &out, 8192, &AtomicBool::new(true)) {
+        if let Err(e) = copy(&view(&a), &a, &out, &AtomicBool::new(true)) {
             assert_eq!(e.kind(), io::ErrorKind::Interrupted);
         }
         drop(out);
