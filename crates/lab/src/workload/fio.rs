@@ -121,6 +121,10 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
             return Err(FsError::Invalid("fio: a job's sizes and files do not fit"));
         }
     };
+    // Others went on, as in fio; the run as a whole has failed.
+    if let Some(e) = results.iter().find_map(|r| r.failed.clone()) {
+        return Err(e);
+    }
     let mut report = WorkloadReport::default();
     for r in &results {
         let mut number = |what: &str, n: u64| {
