@@ -378,12 +378,12 @@ fn the_command_line_takes_job_files_sections_and_a_machine() {
 #[test]
 fn check_lists_defaults_that_differ_and_values_that_ask_for_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
-    let job = "[j]\nrw=randread\nsize=1m\nverify=0\nprio=3\nfadvise_hint=0\n";
+    let job = "[j]\nrw=randread\nsize=1m\nlockfile=none\nprio=3\nfadvise_hint=0\n";
     fs::write(dir.path().join("job.fio"), job).expect("written");
     let (code, said) = call(dir.path(), &["fio", "check", "job.fio"]);
     assert_eq!(code, 0, "{said}");
     for says in [
-        "[j] verify=0                 off",
+        "[j] lockfile=none            off",
         "[j] prio=3                   no effect",
         "differ here:\n[j] invalidate=1",
     ] {

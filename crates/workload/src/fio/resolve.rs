@@ -70,7 +70,12 @@ fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
     let given = entry.value.as_deref();
     let form = option.and_then(|o| forms::form(o.name));
     let is_off = || form.is_some_and(|f| f.is_off(given, job.kb_base));
-    let verify = |kb| form.map_or(Ok(()), |f| f.verify(given, kb)).map_err(Wrong::Value);
+    // A word that is off may have another spelling: `verify=none` is `verify=0`.
+    let is_off_word = form.is_some_and(|f| f.kind == Kind::Word) && is_off();
+    let verify = |kb| match form {
+        Some(f) if !is_off_word => f.verify(given, kb).map_err(Wrong::Value),
+        _ => Ok(()),
+    };
     match option {
         // What is wrong with it has been said.
         _ if entry.is_void => {}
