@@ -268,7 +268,8 @@ impl Task {
             queue.drain(run).await?;
         }
         if self.job.engine == Engine::Null && !matches!(action, Action::Io { .. }) {
-            return Ok(self.null_act(action, run));
+            self.null_act(action, run);
+            return Ok(());
         }
         match action {
             Action::Open(i) => {
