@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_lab::workload::fio;
-use wp_workload::fio::{Diagnostic, JobFile, Severity, Variables};
+use wp_workload::fio::{Diagnostic, JobFile, Severity, Used, Variables};
 
 use crate::output::{Exit, Out};
 
@@ -103,17 +103,12 @@ fn first_error(file: &JobFile) -> Option<Diagnostic> {
 
 /// The options of a file by their first names, and its engines.
 fn used(file: &JobFile) -> BTreeSet<String> {
-    let mut features = BTreeSet::new();
-    for u in &file.used {
-        match u.option {
-            Some(o) if o.name == "ioengine" => {
-                drop(features.insert(format!("ioengine={}", u.value)))
-            }
-            Some(o) => drop(features.insert(o.name.to_owned())),
-            None => drop(features.insert(u.key.clone())),
-        }
-    }
-    features
+    let feature = |u: &Used| match u.option {
+        Some(o) if o.name == "ioengine" => format!("ioengine={}", u.value),
+        Some(o) => o.name.to_owned(),
+        None => u.key.clone(),
+    };
+    file.used.iter().map(feature).collect()
 }
 
 /// Each feature, how many files use it, and how many of those run: the most used first.
