@@ -75,7 +75,7 @@ fn what_a_job_does_not_ask_for_is_no_reason_to_refuse_it() {
     for done in ["ramp_time=2s", "unlink_each_loop=1", "continue_on_error=all", "exitall"] {
         both(&format!("{job}{done}\n"), 0, "");
     }
-    for asked in ["verify=md5", "rate_min=1m", "lockfile=exclusive"] {
+    for asked in ["verify_only", "rate_min=1m", "lockfile=exclusive"] {
         both(&format!("{job}{asked}\n"), 3, "is not supported");
     }
 }
@@ -416,12 +416,12 @@ fn the_command_line_takes_job_files_sections_and_a_machine() {
 #[test]
 fn check_lists_defaults_that_differ_and_values_that_ask_for_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
-    let job = "[j]\nrw=randread\nsize=1m\nverify=0\nprio=3\nfadvise_hint=0\n";
+    let job = "[j]\nrw=randread\nsize=1m\nlockfile=none\nprio=3\nfadvise_hint=0\n";
     fs::write(dir.path().join("job.fio"), job).expect("written");
     let (code, said) = call(dir.path(), &["fio", "check", "job.fio"]);
     assert_eq!(code, 0, "{said}");
     for says in [
-        "[j] verify=0                 off",
+        "[j] lockfile=none            off",
         "[j] prio=3                   no effect",
         "differ here:\n[j] invalidate=1",
     ] {

@@ -60,6 +60,20 @@ pub struct IoEvent {
     pub tag: u64,
     /// Bytes read or written.
     pub result: FsResult<u64>,
+    /// What was read.
+    pub data: Vec<Slice>,
+}
+
+/// Bytes done, and what was read.
+type Ended = (u64, Vec<Slice>);
+
+impl IoEvent {
+    fn new(tag: u64, ended: FsResult<Ended>) -> IoEvent {
+        match ended {
+            Ok((bytes, data)) => IoEvent { tag, result: Ok(bytes), data },
+            Err(e) => IoEvent { tag, result: Err(e), data: Vec::new() },
+        }
+    }
 }
 
 /// A ring of events, and the calls that are on their way to it (`aio_context_t`, `io_uring`).
@@ -175,16 +189,16 @@ impl IoContext {
             !may_wait && !file.is_direct() && matches!(call, IoCall::Write(..) | IoCall::Sync(_));
         let io = Rc::new(Kiocb::asynchronous(self.vfs.rt()));
         let (vfs, kiocb) = (self.vfs.clone(), io.clone());
-        let mut op: Pin<Box<dyn Future<Output = FsResult<u64>>>> = match call {
+        let mut op: Pin<Box<dyn Future<Output = FsResult<Ended>>>> = match call {
             IoCall::Read(at, len) => Box::pin(async move {
                 let out = vfs.read_at(&file, at, len, &kiocb).await;
                 vfs.note_failure("io_submit: pread", &out);
-                out.map(|data| data.iter().map(|s| u64::from(s.len())).sum())
+                out.map(|data| (data.iter().map(|s| u64::from(s.len())).sum(), data))
             }),
             IoCall::Write(at, data) => Box::pin(async move {
                 let out = vfs.write_at(&file, at, &data, &kiocb).await;
                 vfs.note_failure("io_submit: pwrite", &out);
-                out
+                out.map(|n| (n, Vec::new()))
             }),
             IoCall::Sync(kind) => Box::pin(async move {
                 if may_wait {
@@ -193,7 +207,7 @@ impl IoContext {
                 }
                 let out = vfs.sync_file(&file, kind).await;
                 vfs.note_failure("io_submit: fsync", &out);
-                out.map(|()| 0)
+                out.map(|()| (0, Vec::new()))
             }),
         };
         let mut result = None;
@@ -215,13 +229,13 @@ impl IoContext {
             .await;
         }
         if let Some(result) = result {
-            self.ring.end(IoEvent { tag, result });
+            self.ring.end(IoEvent::new(tag, result));
             return Ok(());
         }
         let ring = self.ring.clone();
         let rest = async move {
             let result = op.await;
-            ring.end(IoEvent { tag, result });
+            ring.end(IoEvent::new(tag, result));
         };
         if blocks {
             io.hand_on();

@@ -45,10 +45,11 @@ fn what_is_not_supported_is_an_error_with_a_way_out() {
     for (line, says) in [
         ("atomic=1", "atomically"),
         ("ioengine=posixaio\niodepth=2", "iodepth=2 is not supported yet"),
-        ("ioengine=rdma", "use psync"),
+        ("ioengine=rdma", "it reaches storage over a network"),
         ("filename=/dev/sda:f", "is a block device"),
         ("rw=randtrim", "trims"),
-        ("verify=crc32c", "verify"),
+        ("verify_only", "run the job that writes"),
+        ("verify_pattern='f'", "a host file"),
         ("fallocate=strange", "posix"),
         ("random_distribution=zipf:1", "other than 1.0"),
     ] {
@@ -155,7 +156,7 @@ fn the_list_of_options_is_what_the_installed_fio_says() {
 #[test]
 fn an_option_is_refused_or_has_an_effect_or_says_that_it_has_none() {
     // Texts, of which none is wrong, and switches without effect for a reason that the table gives.
-    const ANY_VALUE: [&str; 11] = [
+    const ANY_VALUE: [&str; 12] = [
         "write_bw_log",
         "write_iops_log",
         "write_lat_log",
@@ -165,6 +166,7 @@ fn an_option_is_refused_or_has_an_effect_or_says_that_it_has_none() {
         "filename_format",
         "directory",
         "buffer_pattern",
+        "verify_pattern",
         "clocksource",
         "significant_figures",
     ];

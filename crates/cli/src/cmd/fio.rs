@@ -13,6 +13,7 @@ use wp_workload::fio::{Class, JobFile, OPTIONS, OptionInfo, Severity};
 use crate::output::{Exit, Out};
 
 mod line;
+mod table;
 
 pub use line::with_verb;
 
@@ -25,7 +26,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Check a job file: which options are exact, approximated or refused.
+    /// Check job files: which options are exact, approximated or refused.
     Check(Check),
     /// Run jobs, with fio's own command line; `run` may be left out.
     ///
@@ -37,10 +38,11 @@ enum What {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n\
     \x20 writepath fio check job.fio\n\
+    \x20 writepath fio check jobs/ more.fio\n\
     \x20 writepath fio check --all")]
 struct Check {
-    /// Job file
-    job: Option<PathBuf>,
+    /// Job files, or folders of job files; several make a table by option
+    job: Vec<PathBuf>,
     /// Values for ${NAME}: NAME:VALUE;NAME:VALUE
     #[arg(long, default_value = "")]
     #[arg(hide_default_value = true)]
@@ -60,7 +62,7 @@ fn info(o: &OptionInfo) -> Value {
 
 /// Checks one file, as `fio check` does.
 pub fn check_file(path: &std::path::Path, vars: &str, out: &Out) -> ExitCode {
-    let (job, vars) = (Some(path.to_owned()), vars.to_owned());
+    let (job, vars) = (vec![path.to_owned()], vars.to_owned());
     run(&Args { what: What::Check(Check { job, vars, all: false }) }, out)
 }
 
@@ -71,7 +73,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         What::Run(a) => return line::run(a, out),
     };
     let mut text = String::new();
-    let Some(path) = &check.job else {
+    let Some(path) = check.job.first() else {
         for o in OPTIONS {
             line(&mut text, o.name, o.class.word(), o.note);
         }
@@ -82,6 +84,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(v) => v,
         Err(e) => return out.fail(Exit::Usage, "vars", &e, ""),
     };
+    if check.job.len() > 1 || path.is_dir() {
+        return match table::files(&check.job) {
+            Ok(files) => table::run(&files, &variables, out),
+            Err((path, e)) => out.host_error(&path, &e),
+        };
+    }
     let mut loaded = match fio::read(path, &variables) {
         Ok(l) => l,
         Err(e) => return out.host_error(path, &e),

@@ -126,6 +126,10 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
         Err(RunError::Fs(e)) => return Err(e),
         Err(RunError::Job(what)) => return Err(FsError::Unsupported(what)),
     };
+    // Others went on, as in fio; the run as a whole has failed.
+    if let Some(e) = results.iter().find_map(|r| r.failed.clone()) {
+        return Err(e);
+    }
     let mut report = WorkloadReport::default();
     for r in &results {
         let mut number = |what: &str, n: u64| {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wp_vfs::{Reserve, SyncKind};
 
-use super::job::{Job, JobFile, SyncWhat};
+use super::job::{Engine, Job, JobFile, SyncWhat};
 use super::run::RunOptions;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::{self, Existing, Layout};
@@ -43,7 +43,11 @@ impl JobFile {
 
 /// Why a job is no part of a program.
 fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
-    let why = if is_later && !job.stonewall {
+    let why = if job.engine == Engine::Null {
+        "has engine `null`, which does no I/O: use psync"
+    } else if job.verifies() {
+        "verifies what it wrote; `crash` checks contents itself: leave out `verify`"
+    } else if is_later && !job.stonewall {
         "runs in parallel with the previous job; crash needs one process: add `stonewall`"
     } else if job.time_based || job.runtime > 0 {
         "ends after a time; `crash` needs a list of calls: set `size` or `number_ios`, without `runtime`"

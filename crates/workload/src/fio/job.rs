@@ -30,6 +30,12 @@ pub enum Engine {
     /// `aio_read` and `aio_write` of the C library; with one operation in flight, as
     /// `pread`/`pwrite` here.
     Posixaio,
+    /// Copies to and from a mapping of the file; `msync`. Here calls through the page cache.
+    Mmap,
+    /// `splice` and `vmsplice`; here calls through the page cache.
+    Splice,
+    /// Nothing: each operation has ended when it begins.
+    Null,
 }
 
 impl Engine {
@@ -47,6 +53,9 @@ impl Engine {
             Engine::Libaio => "libaio",
             Engine::IoUring => "io_uring",
             Engine::Posixaio => "posixaio",
+            Engine::Mmap => "mmap",
+            Engine::Splice => "splice",
+            Engine::Null => "null",
         }
     }
 }
@@ -97,6 +106,15 @@ pub enum Generator {
     Taus258,
     /// Shift register.
     Lfsr,
+}
+
+/// What `verify` compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verify {
+    /// All bytes, whatever fio's checksum is.
+    Contents,
+    /// Nothing: what was written is only read (`verify=null`).
+    Nothing,
 }
 
 /// What is synced.
@@ -339,6 +357,14 @@ pub struct Job {
     pub scramble: bool,
     /// `buffer_pattern`, as a number.
     pub pattern: Option<u64>,
+    /// `verify`; `None`: nothing is verified.
+    pub verify: Option<Verify>,
+    /// What is written is read back and compared; a job that only reads compares what it reads.
+    pub do_verify: bool,
+    /// Writes between which those before are verified; 0: at the end of each round.
+    pub verify_backlog: u64,
+    /// How many are verified then; 0: `verify_backlog`.
+    pub verify_batch: u64,
     /// One report a group.
     pub group_reporting: bool,
     /// Percentiles of completion latency.
@@ -477,6 +503,10 @@ impl Job {
             refill: false,
             scramble: true,
             pattern: None,
+            verify: None,
+            do_verify: true,
+            verify_backlog: 0,
+            verify_batch: 0,
             group_reporting: false,
             clat_percentiles: true,
             lat_percentiles: false,
@@ -502,6 +532,11 @@ impl Job {
     /// Where its range begins in each file.
     pub fn start_offset(&self) -> u64 {
         self.offset.saturating_add(self.offset_increment.saturating_mul(u64::from(self.subjob)))
+    }
+
+    /// Does it read back what it writes, or compare what it reads?
+    pub fn verifies(&self) -> bool {
+        self.verify.is_some() && self.do_verify
     }
 
     /// Paths of its files, from the root of the file system and in one spelling each: without a
@@ -666,7 +701,12 @@ impl JobFile {
     pub fn laid_out_bytes(&self, no_fallocate: bool) -> Vec<(String, u64)> {
         let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
         let mut all = Vec::new();
-        let lays_out = |j: &&Job| j.create_serialize && !j.create_on_open && !j.is_on_devices();
+        let lays_out = |j: &&Job| {
+            j.create_serialize
+                && !j.create_on_open
+                && !j.is_on_devices()
+                && j.engine != Engine::Null
+        };
         for job in self.jobs.iter().filter(lays_out) {
             let existing = &mut |p: &str| Existing::file(lengths.get(p).copied().unwrap_or(0));
             let Ok(layout) = setup::layout(job, existing) else { continue };

@@ -10,10 +10,12 @@ mod command_line;
 mod control;
 mod diag;
 mod distribution;
+mod engines;
 mod forms;
 mod ini;
 mod job;
 mod jobs;
+mod lay_out;
 mod lfsr;
 mod logs;
 mod map;
@@ -24,6 +26,7 @@ mod queue;
 mod random;
 mod report;
 mod resolve;
+mod result;
 mod run;
 mod samples;
 mod sequence;
@@ -31,6 +34,7 @@ mod setup;
 mod stats;
 mod terse;
 mod value;
+mod verify;
 mod zoned;
 
 pub use command_line::{COMMANDS, CommandLine, read as read_command_line, shown as shown_command};
@@ -38,14 +42,15 @@ pub use diag::{Diagnostic, Place, Severity};
 pub use forms::{Form, Kind, form, forms};
 pub use ini::{Includes, Section, Variables};
 pub use job::{
-    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used,
+    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used, Verify,
 };
 pub use jobs::{parse, parse_all};
 pub use logs::{Logged, all_files as log_files};
 pub use normal::{heading, normal};
 pub use options::{Class, OPTIONS, OptionInfo, find, nearest_of};
 pub use report::{Bins, Counts, counts, report, report_with};
-pub use run::{DepthCounts, JobResult, RunError, RunOptions, run};
+pub use result::{DepthCounts, DirectionResult, JobResult};
+pub use run::{RunError, RunOptions, run};
 pub use sequence::{Action, Direction, Sequence, Until, Zone};
 pub use setup::{Existing, FileSetup, Layout, layout};
 pub use stats::{Histogram, Stat};

@@ -72,7 +72,8 @@ const fn idle(
 }
 
 const TRIM: &str = "trims are not modelled";
-const VERIFY: &str = "data is not read back and compared; `crash` checks do that";
+const VERIFY: &str = "no state of an earlier run is read";
+const WHOLE: &str = "accepted without effect: whole blocks are compared";
 const REPLAY: &str = "I/O logs are not supported; use `writepath replay`";
 const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use write_lat_log, or `json+` of `writepath fio`";
@@ -130,7 +131,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("allrandrepeat", &[], ""),
     no("fill_device", &["fill_fs"], "give a size"),
     exact("file_append", &[], "from the end of a file that is there"),
-    no("experimental_verify", &[], VERIFY),
+    no("experimental_verify", &[], "leave it out: verify alone does the same"),
     // Files.
     exact("filename", &[], "a list separated by `:`; paths of the simulated file system"),
     exact("filename_format", &[], "$jobname, $jobnum, $filenum; $clientuid is empty"),
@@ -187,7 +188,8 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "ioengine",
         &[],
-        "sync, psync, pvsync, pvsync2, libaio, io_uring; posixaio with iodepth=1, as psync",
+        "sync, psync, pvsync, pvsync2, libaio, io_uring; posixaio with iodepth=1, mmap and splice \
+         as psync; null: 1 us each",
     ),
     exact(
         "iodepth",
@@ -199,7 +201,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("iodepth_batch_complete_max", &[], "operations reaped at most"),
     exact("iodepth_low", &[], "depth down to which a full queue is reaped"),
     no("serialize_overlap", &[], "overlapping operations in flight are not kept apart"),
-    near("io_submit_mode", &[], "inline only"),
+    near("io_submit_mode", &[], "offload as inline: the job submits its operations itself"),
     exact("direct", &[], "O_DIRECT"),
     exact("buffered", &[], "the opposite of direct"),
     no("atomic", &[], "no device here writes atomically"),
@@ -263,7 +265,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("clat_percentiles", &[], ""),
     exact("lat_percentiles", &[], ""),
     exact("slat_percentiles", &[], "a synchronous engine has no submission latency"),
-    exact("percentile_list", &[], "up to 20"),
+    exact("percentile_list", &[], "up to 20, to six decimals"),
     near("unified_rw_reporting", &[], "none only"),
     idle("significant_figures", &[], NO_EFFECT),
     near("disk_util", &[], "the report lists no host disks"),
@@ -312,28 +314,25 @@ pub static OPTIONS: &[OptionInfo] = &[
         "accepted without effect: needs `steadystate`, which is refused",
     ),
     // Verification, trims, replay, zones.
-    no("verify", &[], VERIFY),
-    idle("do_verify", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle("verify_only", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle(
-        "verify_interval",
-        &["header_interval"],
-        "accepted without effect: needs `verify`, which is refused",
+    near(
+        "verify",
+        &[],
+        "all bytes are compared, whatever the checksum; a job that only reads compares with what \
+         jobs of this run wrote",
     ),
-    idle(
-        "verify_offset",
-        &["header_offset"],
-        "accepted without effect: needs `verify`, which is refused",
-    ),
-    idle("verify_pattern", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle("verify_fatal", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle("verify_dump", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle("verify_async", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle("verify_async_cpus", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle("verify_backlog", &[], "accepted without effect: needs `verify`, which is refused"),
-    idle("verify_backlog_batch", &[], "accepted without effect: needs `verify`, which is refused"),
+    exact("do_verify", &[], ""),
+    no("verify_only", &[], "run the job that writes, too"),
+    idle("verify_interval", &["header_interval"], WHOLE),
+    idle("verify_offset", &["header_offset"], WHOLE),
+    near("verify_pattern", &[], "written data has an identity instead; all bytes are compared"),
+    exact("verify_fatal", &[], "the first difference ends the job, as in fio 3.33 without it"),
+    idle("verify_dump", &[], NO_EFFECT),
+    near("verify_async", &[], "compared by the job itself; comparing takes no virtual time"),
+    idle("verify_async_cpus", &[], NO_EFFECT),
+    near("verify_backlog", &[], "exact with one operation in flight; else waits for the writes"),
+    exact("verify_backlog_batch", &[], ""),
     no("verify_state_load", &[], VERIFY),
-    idle("verify_state_save", &[], "accepted without effect: needs `verify`, which is refused"),
+    idle("verify_state_save", &[], "accepted without effect: no file is written"),
     no("trim_percentage", &[], TRIM),
     idle(
         "trim_verify_zero",
@@ -399,7 +398,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "continue_on_error",
         &[],
-        "none, read, write, io, all: failed operations count; without it the first error ends the run",
+        "none, read, write, io, all: failed operations count; without it an error ends its job",
     ),
     idle("error_dump", &[], NO_EFFECT),
     // The host.

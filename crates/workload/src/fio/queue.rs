@@ -11,7 +11,8 @@ use wp_base::{FsError, FsResult, Time};
 use wp_vfs::{Fd, IoCall, IoContext, Iocb, SyncKind, Vfs};
 
 use super::job::{Engine, Job, SyncWhat};
-use super::run::{DepthCounts, Operation, Running};
+use super::result::DepthCounts;
+use super::run::{Operation, Running};
 
 /// What is on its way.
 enum Slot {
@@ -100,7 +101,8 @@ impl Queue {
         self.depth() == 0
     }
 
-    fn depth(&self) -> usize {
+    /// Prepared and in flight.
+    pub(super) fn depth(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
@@ -231,7 +233,7 @@ impl Queue {
                     event.result?;
                     run.result.sync.add(now.since(issued).0);
                 }
-                Slot::Io(op) => run.ended(now, &op, event.result)?,
+                Slot::Io(op) => run.ended(now, &op, event.result, &event.data)?,
             }
         }
         run.sample(now);

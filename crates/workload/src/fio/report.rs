@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::job::JobFile;
-use super::run::JobResult;
+use super::result::JobResult;
 use super::stats::Stat;
 
 /// The report. `epoch_secs`: seconds since 1970 when the machine was switched on; `now_ns`:
@@ -235,7 +235,7 @@ fn shares(keys: &[&str], of: impl Fn(usize) -> f64) -> Value {
 }
 
 fn direction(r: &JobResult, d: usize, bins: Bins) -> Value {
-    let nothing = super::run::DirectionResult::default();
+    let nothing = super::result::DirectionResult::default();
     let c = r.directions.get(d).unwrap_or(&nothing);
     let (j, ms) = (&r.job, c.runtime_ns.div_ceil(1_000_000));
     // Rates from nanoseconds: a simulated run may be over in a fraction of a millisecond.

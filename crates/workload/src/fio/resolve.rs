@@ -4,9 +4,12 @@ use wp_vfs::{Reserve, SyncKind};
 
 use super::diag::Diagnostic;
 use super::distribution;
+use super::engines;
 use super::forms::{self, Kind};
 use super::ini::{Entry, Section};
-use super::job::{Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, Used};
+use super::job::{
+    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, Used, Verify,
+};
 use super::options::{self, Class};
 use super::paths;
 use super::value::{self, Amount, by_direction, flag, micros, whole};
@@ -67,7 +70,12 @@ fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
     let given = entry.value.as_deref();
     let form = option.and_then(|o| forms::form(o.name));
     let is_off = || form.is_some_and(|f| f.is_off(given, job.kb_base));
-    let verify = |kb| form.map_or(Ok(()), |f| f.verify(given, kb)).map_err(Wrong::Value);
+    // A word that is off may have another spelling: `verify=none` is `verify=0`.
+    let is_off_word = form.is_some_and(|f| f.kind == Kind::Word) && is_off();
+    let verify = |kb| match form {
+        Some(f) if !is_off_word => f.verify(given, kb).map_err(Wrong::Value),
+        _ => Ok(()),
+    };
     match option {
         // What is wrong with it has been said.
         _ if entry.is_void => {}
@@ -223,26 +231,13 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
                 other => return Err(Wrong::Value(format!("`{other}`: none, sync or dsync"))),
             };
         }
-        "ioengine" => {
-            job.engine = match text()? {
-                "sync" => Engine::Sync,
-                "psync" => Engine::Psync,
-                "pvsync" | "pvsync2" => Engine::Pvsync,
-                "libaio" => Engine::Libaio,
-                "io_uring" => Engine::IoUring,
-                "posixaio" => Engine::Posixaio,
-                other => {
-                    let why = format!("engine `{other}` is not supported; use psync");
-                    return Err(Wrong::Refused(why));
-                }
-            }
-        }
+        "ioengine" => job.engine = engines::engine(text()?).map_err(Wrong::Refused)?,
         "iodepth" => job.iodepth = positive(bytes(text()?)?)?,
         "iodepth_batch" => job.batch = bytes(text()?)?,
         "iodepth_batch_complete_min" => job.batch_complete_min = bytes(text()?)?,
         "iodepth_batch_complete_max" => job.batch_complete_max = bytes(text()?)?,
         "iodepth_low" => job.iodepth_low = bytes(text()?)?,
-        "io_submit_mode" => only(text()?, &["inline"], "one task does a job's I/O")?,
+        "io_submit_mode" => only(text()?, &["inline", "offload"], "no such mode")?,
         "direct" => job.direct = flag(given)?,
         "buffered" => job.direct = !flag(given)?,
         "runtime" => job.runtime = micros(text()?, true)?,
@@ -304,10 +299,22 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "zero_buffers" => job.zero_buffers = flag(given)?,
         "refill_buffers" => job.refill = flag(given)?,
         "scramble_buffers" => job.scramble = flag(given)?,
+        "verify_pattern" => quoted(text()?)?,
         "buffer_pattern" => {
+            quoted(text()?)?;
             let hash = |h: u64, b: u8| wp_base::rng::mix64(h ^ u64::from(b));
             job.pattern = Some(text()?.bytes().fold(0x0F10_BA77, hash));
         }
+        "verify" => {
+            job.verify = match text()? {
+                "0" | "none" => None,
+                "null" => Some(Verify::Nothing),
+                _ => Some(Verify::Contents),
+            }
+        }
+        "do_verify" => job.do_verify = flag(given)?,
+        "verify_backlog" => job.verify_backlog = bytes(text()?)?,
+        "verify_backlog_batch" => job.verify_batch = bytes(text()?)?,
         "group_reporting" => job.group_reporting = flag(given)?,
         "clat_percentiles" => job.clat_percentiles = flag(given)?,
         "lat_percentiles" => job.lat_percentiles = flag(given)?,
@@ -360,6 +367,14 @@ fn millionths(text: &str) -> Result<u64, String> {
 
 fn positive(n: u64) -> Result<u64, String> {
     if n == 0 { Err("at least 1".to_owned()) } else { Ok(n) }
+}
+
+/// fio reads a pattern in quotes from a file of the host.
+fn quoted(pattern: &str) -> Result<(), Wrong> {
+    match pattern.starts_with('\'') {
+        true => Err(Wrong::Refused(format!("{pattern}: a pattern of a host file"))),
+        false => Ok(()),
+    }
 }
 
 fn percent(text: &str) -> Result<u64, String> {
@@ -500,17 +515,12 @@ fn service(text: &str, job: &mut Job) -> Result<(), Wrong> {
 fn percentiles(text: &str) -> Result<Vec<u64>, Wrong> {
     let mut out = Vec::new();
     for part in text.split(':') {
-        let (whole_part, fraction) = part.trim().split_once('.').unwrap_or((part.trim(), ""));
-        let digits = |t: &str| t.len() <= 6 && t.bytes().all(|b| b.is_ascii_digit());
-        if !digits(fraction) || whole_part.is_empty() {
-            return Err(format!("`{part}`: a number with up to six decimals").into());
-        }
-        let n = percent(whole_part)? * 1_000_000
-            + format!("{fraction:0<6}").parse::<u64>().unwrap_or(0);
-        if n == 0 || n > 100_000_000 {
+        // fio reads a number with decimals, and reports six of them.
+        let n: f64 = part.trim().parse().map_err(|_| format!("`{part}` is not a number"))?;
+        if !(n > 0.0 && n <= 100.0) {
             return Err(format!("`{part}`: above 0 and at most 100").into());
         }
-        out.push(n);
+        out.push((n * 1e6).round() as u64);
     }
     if out.len() > PERCENTILES_MAX {
         return Err(format!("at most {PERCENTILES_MAX} percentiles").into());
@@ -540,6 +550,8 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         job.no_map = true;
     }
     job.overwrite |= job.reads;
+    // A mapping is of pages of the cache, however its file was opened.
+    job.direct &= !matches!(job.engine, Engine::Mmap | Engine::Splice);
     // As fio does: what was read before is not to be dropped again.
     job.invalidate &= !job.pre_read;
     if job.thinktime_iotime > 0 && !job.given.iter().any(|(k, _)| k == "thinktime_blocks") {
@@ -569,6 +581,10 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     if job.zbd && job.zone_skip > 0 {
         let what = "zoneskip with zonemode=zbd is not supported";
         found.push(Diagnostic::unsupported(&at, what, "leave it out"));
+    }
+    if job.zbd && job.verify.is_some() {
+        let what = "verify with zonemode=zbd is not supported";
+        found.push(Diagnostic::unsupported(&at, what, "leave out one of them"));
     }
     if job.zbd && !job.create_serialize {
         let what = "zonemode=zbd and create_serialize=0 exclude each other";
@@ -623,6 +639,9 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         );
         let help = "set iodepth=1, or use ioengine=libaio";
         found.push(Diagnostic::unsupported(&at, what, help));
+    } else if job.iodepth > 1 && job.engine == Engine::Null {
+        let what = format!("iodepth={} with engine null is a depth of 1 here", job.iodepth);
+        found.push(Diagnostic::warning(&at, what, "each operation has ended when it begins"));
     } else if job.iodepth > 1 && !job.engine.is_async() {
         let what = format!("iodepth={} with a synchronous engine is a depth of 1", job.iodepth);
         found.push(Diagnostic::warning(&at, what, "one operation is in flight at a time"));

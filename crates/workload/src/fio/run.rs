@@ -1,22 +1,24 @@
 //! Running jobs on a mounted file system, in virtual time.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use wp_base::event::ZoneOp;
 use wp_base::rng::mix64;
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
-use wp_vfs::{Fd, FileType, IoCall, OpenFlags, SyncKind, Vfs};
+use wp_vfs::{Fd, IoCall, OpenFlags, SyncKind, Vfs};
 
 use super::control::Control;
-use super::job::{Engine, Job, JobFile, SyncWhat};
+use super::job::{Engine, Job, JobFile, SyncWhat, Verify};
+use super::lay_out::lay_out;
 use super::logs::{self, Logged};
 use super::queue::Queue;
+use super::result::{DepthCounts, DirectionResult, JobResult, errno};
 use super::samples::Sampler;
 use super::sequence::{Action, Direction, Sequence};
-use super::setup::{self, Existing, Layout};
+use super::setup::Layout;
 use super::stats::Stat;
+use super::verify::{Contents, EILSEQ, Expected, History, Piece};
 use super::zoned::{self, Chosen};
 
 /// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
@@ -59,94 +61,37 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// What one direction did.
-#[derive(Clone, Debug, Default)]
-pub struct DirectionResult {
-    /// Operations.
-    pub ios: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Operations that gave less than was asked.
-    pub short: u64,
-    /// Time in which this direction could run, in nanoseconds.
-    pub runtime_ns: u64,
-    /// Latency of submission, of asynchronous engines.
-    pub slat: Stat,
-    /// Latency of completion: the system call; of asynchronous engines from the submission's end
-    /// until the job has taken the event.
-    pub clat: Stat,
-    /// Both together.
-    pub lat: Stat,
-    /// Samples of the bandwidth, in KiB per second.
-    pub bw: Stat,
-    /// Samples of the rate, in operations per second.
-    pub iops: Stat,
-    /// Jobs that these are the numbers of; 0: one.
-    pub jobs: u64,
-}
-
-/// How deep the queue was, in fio's classes.
-#[derive(Clone, Debug, Default)]
-pub struct DepthCounts {
-    /// Operations by the depth at which they were issued: 1, 2, 4, 8, 16, 32, 64 and more.
-    pub levels: [u64; 7],
-    /// Submissions by their size: 0, up to 4, 8, 16, 32, 64, more.
-    pub submits: [u64; 7],
-    /// As `submits`, of taking what has ended.
-    pub completes: [u64; 7],
-}
-
-/// What a job did.
-#[derive(Clone, Debug)]
-pub struct JobResult {
-    /// The job.
-    pub job: Job,
-    /// Reads, writes, trims.
-    pub directions: [DirectionResult; 3],
-    /// Syncs among the operations; fio neither counts nor measures those at the end of a round and
-    /// before a close.
-    pub syncs: u64,
-    /// Those of them that are no `fdatasync`: fio's report has only these as `total_ios`.
-    pub full_syncs: u64,
-    /// Latency of syncs.
-    pub sync: Stat,
-    /// How deep its queue was.
-    pub depth: DepthCounts,
-    /// Zones that were reset before they were written again, or as a trim.
-    pub zone_resets: u64,
-    /// `invalidate` was asked for, and the file system cannot drop a file's pages.
-    pub stays_cached: bool,
-    /// From the job's beginning to its end, in nanoseconds.
-    pub elapsed_ns: u64,
-    /// Operations that failed, and that the job went on after.
-    pub errors: u64,
-    /// The `errno` of the first of them, or of what ended the job; 0: none.
-    pub error: i32,
-    /// Every operation, for a job that writes logs.
-    pub logged: Vec<Logged>,
-}
-
 /// Runs all jobs: lays their files out, then starts them together, group by group where `stonewall`
 /// says so.
 ///
-/// Waits for all I/O. Errors: the first job's, in the file's order.
+/// Waits for all I/O. An error of the file system ends its job only. Errors: of a job whose sizes
+/// and files do not fit.
 pub async fn run(
     vfs: &Vfs,
     file: &JobFile,
     options: RunOptions,
 ) -> Result<Vec<JobResult>, RunError> {
+    let contents = Contents::new(&file.jobs);
     let mut layouts = Vec::new();
     for job in &file.jobs {
-        layouts.push(if job.create_serialize { Some(lay_out(vfs, job).await?) } else { None });
+        let layout = if job.create_serialize { Some(lay_out(vfs, job).await) } else { None };
+        if let Some(Ok(layout)) = &layout {
+            contents.laid_out(layout);
+        }
+        layouts.push(match layout {
+            // The job fails, as in fio, when it is its turn.
+            Some(Err(RunError::Fs(e))) => Some(Err(e)),
+            other => other.transpose()?.map(Ok),
+        });
     }
     let mut devices = zoned::Devices::new();
     let mut places = Vec::new();
     for (job, layout) in file.jobs.iter().zip(&mut layouts) {
         places.push(match layout {
-            Some(layout) => zoned::places(vfs, job, layout, &mut devices)
+            Some(Ok(layout)) => zoned::places(vfs, job, layout, &mut devices)
                 .await
                 .map_err(|e| RunError::Job(format!("job `{}`: {e}", job.name)))?,
-            None => Vec::new(),
+            Some(Err(_)) | None => Vec::new(),
         });
     }
     let mut results = Vec::new();
@@ -162,9 +107,11 @@ pub async fn run(
         let behind = file.jobs[n + 1..].iter().find(|j| j.stonewall);
         let last = behind.map_or(u32::MAX, |j| j.thread_number - 1);
         let control = control.clone();
-        let task = Task { vfs: vfs.clone(), job: job.clone(), options, control, last };
+        let (vfs, job, contents) = (vfs.clone(), job.clone(), contents.clone());
+        let rt = vfs.rt().clone();
+        let task = Task { vfs, job: job.clone(), options, control, contents, last };
         let name = format!("fio/{}", job.thread_number);
-        tasks.push(vfs.rt().spawn(name, task.run(layout, places)));
+        tasks.push(rt.spawn(name, task.run(layout, places)));
     }
     for task in tasks {
         results.push(task.await?);
@@ -172,99 +119,14 @@ pub async fn run(
     Ok(results)
 }
 
-/// Linux' number of an error.
-fn errno(e: &FsError) -> i32 {
-    match e.errno() {
-        "ENOENT" => 2,
-        "EBADF" => 9,
-        "EINVAL" => 22,
-        "EFBIG" => 27,
-        "ENOSPC" => 28,
-        "EROFS" => 30,
-        "EDQUOT" => 122,
-        _ => 5,
-    }
-}
-
 type Outcome = Result<JobResult, RunError>;
-
-/// Makes the directories on the way to a job's files.
-async fn directories(vfs: &Vfs, job: &Job) -> FsResult<()> {
-    for dir in job.directories() {
-        match vfs.mkdir(&dir, 0o755).await {
-            Ok(()) | Err(FsError::Exists) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// Shares a job's bytes among its files and makes those that must be there first.
-async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
-    let mut existing = BTreeMap::new();
-    if !job.is_on_devices() {
-        directories(vfs, job).await?;
-    }
-    let wrong = |e: String| RunError::Job(format!("job `{}`: {e}", job.name));
-    for path in job.paths() {
-        match vfs.stat(&path).await {
-            Ok(attr) => {
-                let is_device = attr.kind == FileType::Block;
-                existing.insert(path, Existing { length: attr.size, is_device });
-            }
-            Err(FsError::NotFound) if job.is_on_devices() => {
-                return Err(wrong(format!("the machine has no further device for /{path}")));
-            }
-            Err(FsError::NotFound) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    let there = &mut |p: &str| existing.get(p).copied().unwrap_or_default();
-    let layout = setup::layout(job, there).map_err(wrong)?;
-    // Jobs that read need bytes there; jobs that only write begin with an empty file.
-    let filled = job.reads || job.overwrite;
-    for (n, file) in layout.files.iter().enumerate() {
-        if !file.extend || job.create_on_open {
-            continue;
-        }
-        if !job.file_append || filled {
-            match vfs.unlink(&file.path).await {
-                Ok(()) | Err(FsError::NotFound) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        let fd = vfs.open(&file.path, OpenFlags::CREATE, 0o644).await?;
-        if let Some(how) = job.reserve_first {
-            match vfs.fallocate(fd, how, 0, file.length).await {
-                // As fio, which goes on without.
-                Ok(()) | Err(FsError::Unsupported(_)) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        if filled || job.truncate_first {
-            vfs.ftruncate(fd, file.length).await?;
-        }
-        if filled {
-            let tag = mix64(u64::from(job.thread_number) << 32 | n as u64);
-            let mut at = 0;
-            while at < file.length {
-                let len = job.max_bs[1].min(file.length - at);
-                at += vfs.write(fd, &[Slice::pattern(tag, at, len as u32)]).await?;
-            }
-            if job.create_fsync {
-                vfs.fsync(fd).await?;
-            }
-        }
-        vfs.close(fd).await?;
-    }
-    Ok(layout)
-}
 
 struct Task {
     vfs: Vfs,
     job: Job,
     options: RunOptions,
     control: Control,
+    contents: Contents,
     /// Number of the last job before the next stonewall.
     last: u32,
 }
@@ -274,18 +136,33 @@ impl Task {
         self.vfs.rt().now()
     }
 
-    async fn run(self, layout: Option<Layout>, places: Vec<zoned::Place>) -> Outcome {
+    async fn run(self, layout: Option<FsResult<Layout>>, places: Vec<zoned::Place>) -> Outcome {
         self.control.begin(&self.job).await;
-        let outcome = self.perform(layout, places).await;
+        let outcome = match self.perform(layout, places).await {
+            Err(RunError::Fs(e)) => {
+                let mut result = JobResult::new(&self.job);
+                result.end_with(e);
+                Ok(result)
+            }
+            other => other,
+        };
         let failed = outcome.as_ref().map_or(true, |r| r.error != 0);
         self.control.end(&self.job, failed, self.last);
         outcome
     }
 
-    async fn perform(&self, layout: Option<Layout>, places: Vec<zoned::Place>) -> Outcome {
+    async fn perform(
+        &self,
+        layout: Option<FsResult<Layout>>,
+        places: Vec<zoned::Place>,
+    ) -> Outcome {
         let layout = match layout {
-            Some(l) => l,
-            None => lay_out(&self.vfs, &self.job).await?,
+            Some(l) => l?,
+            None => {
+                let layout = lay_out(&self.vfs, &self.job).await?;
+                self.contents.laid_out(&layout);
+                layout
+            }
         };
         let mut sequence =
             Sequence::new(&self.job, &layout, self.options.chance, self.options.bugs)
@@ -311,23 +188,9 @@ impl Task {
             think_from: 0,
             issued: [0; 3],
             samplers: samplers(&self.job, self.now()),
-            result: JobResult {
-                job: self.job.clone(),
-                directions: std::array::from_fn(|_| DirectionResult {
-                    jobs: 1,
-                    ..DirectionResult::default()
-                }),
-                syncs: 0,
-                full_syncs: 0,
-                sync: Stat::default(),
-                depth: DepthCounts::default(),
-                zone_resets: 0,
-                stays_cached: false,
-                elapsed_ns: 0,
-                errors: 0,
-                error: 0,
-                logged: Vec::new(),
-            },
+            history: History::new(&self.job),
+            after_write: true,
+            result: JobResult::new(&self.job),
         };
         let mut queue = match self.job.engine.is_async() && self.job.engine != Engine::Posixaio {
             true => Some(Queue::new(&self.vfs, &self.job).await?),
@@ -344,9 +207,29 @@ impl Task {
                 Action::Done => break,
                 Action::Place { file, direction, offset, length } => {
                     let ask = (file, direction, (offset, length));
-                    self.place(&mut sequence, &mut run, &mut queue, ask).await?;
+                    let placed = self.place(&mut sequence, &mut run, &mut queue, ask).await;
+                    if let Err(e) = placed {
+                        run.result.end_with(e);
+                        break;
+                    }
                 }
-                action => self.act(action, &mut run, &mut queue).await?,
+                action => {
+                    if let Err(e) = self.act(action, &mut run, &mut queue).await {
+                        run.result.end_with(e);
+                        break;
+                    }
+                }
+            }
+        }
+        if run.result.failed.is_some()
+            && let Some(queue) = &mut queue
+        {
+            // What is in flight ends, whatever becomes of it.
+            while queue.depth() > 0 {
+                let before = queue.depth();
+                if queue.drain(&mut run).await.is_err() && queue.depth() == before {
+                    break;
+                }
             }
         }
         if run.is_ramping {
@@ -419,6 +302,10 @@ impl Task {
         {
             queue.drain(run).await?;
         }
+        if self.job.engine == Engine::Null && !matches!(action, Action::Io { .. }) {
+            self.null_act(action, run);
+            return Ok(());
+        }
         match action {
             Action::Open(i) => {
                 if std::mem::take(&mut run.is_between) && self.job.unlink_each_loop {
@@ -462,15 +349,9 @@ impl Task {
                         }
                     }
                 }
-                run.is_between = true;
+                run.end_round(self.now());
                 run.places.iter_mut().for_each(zoned::Place::restart);
-                let span = self.now().since(run.round).0;
-                run.round = self.now();
-                for d in &mut run.result.directions {
-                    if d.ios > 0 {
-                        d.runtime_ns += span;
-                    }
-                }
+                self.verify_all(run, queue).await?;
             }
             Action::Place { .. } | Action::Done => {}
         }
@@ -485,7 +366,7 @@ impl Task {
         queue: &mut Option<Queue>,
         (file, direction, (offset, length)): (usize, Direction, (u64, u64)),
     ) -> FsResult<()> {
-        if !self.has_turn(run, direction.index()).await {
+        if !self.has_turn(run, queue, direction).await? {
             return Ok(());
         }
         loop {
@@ -534,6 +415,85 @@ impl Task {
         self.vfs.manage_zone(fd, ZoneOp::Reset, place.start_of(held.zone)).await
     }
 
+    /// An action of engine `null`, which has no files.
+    fn null_act(&self, action: Action, run: &mut Running) {
+        match action {
+            Action::Sync { what, .. } => {
+                run.result.sync.add(0);
+                run.result.depth.level(1, 1);
+                run.result.syncs += 1;
+                run.result.full_syncs += u64::from(what == SyncWhat::All);
+            }
+            Action::RoundEnd { .. } => run.end_round(self.now()),
+            _ => {}
+        }
+    }
+
+    /// Reads back what the job wrote, and compares it: after a sync, so that it comes from the
+    /// drive.
+    async fn verify_all(&self, run: &mut Running, queue: &mut Option<Queue>) -> FsResult<()> {
+        if !run.history.is_on() {
+            return Ok(());
+        }
+        for fd in run.fds.iter().flatten() {
+            self.vfs.fsync(*fd).await?;
+            self.vfs.fadvise_dontneed(*fd).await?;
+        }
+        let begun = self.now();
+        let mut opened = Vec::new();
+        while !self.is_over(run) && run.result.error == 0 {
+            let Some(piece) = run.history.next() else { break };
+            if run.fds[piece.file].is_none() {
+                run.fds[piece.file] = Some(self.open(run, piece.file).await?);
+                opened.push(piece.file);
+            }
+            self.read_back(run, queue, piece).await?;
+        }
+        if let Some(queue) = queue {
+            queue.drain(run).await?;
+        }
+        for file in opened {
+            if let Some(fd) = run.fds[file].take() {
+                self.vfs.close(fd).await?;
+            }
+        }
+        let span = self.now().since(begun).0;
+        run.result.directions[0].runtime_ns += span;
+        run.round = self.now();
+        Ok(())
+    }
+
+    /// Reads one block back.
+    async fn read_back(
+        &self,
+        run: &mut Running,
+        queue: &mut Option<Queue>,
+        piece: Piece,
+    ) -> FsResult<()> {
+        let fd = run.fds[piece.file].ok_or(FsError::BadFile)?;
+        let length = u64::from(piece.data.len());
+        let expected = match self.job.verify {
+            Some(Verify::Contents) => Expected::Bytes(vec![piece.data]),
+            _ => Expected::Anything,
+        };
+        let (file, offset, start) = (piece.file, piece.offset, self.now());
+        let op = Operation {
+            file,
+            direction: 0,
+            offset,
+            length,
+            start,
+            issued: None,
+            held: None,
+            expected,
+        };
+        let call = IoCall::Read(offset, length);
+        match queue {
+            Some(queue) => queue.io(run, fd, call, op).await,
+            None => self.wait_for(run, fd, call, op).await,
+        }
+    }
+
     async fn sync(&self, run: &mut Running, fd: Fd, what: SyncWhat) -> FsResult<()> {
         let start = self.now();
         match what {
@@ -553,22 +513,49 @@ impl Task {
         direction: Direction,
         (offset, length): (u64, u64),
     ) -> FsResult<()> {
-        if !self.has_turn(run, direction.index()).await {
+        if !self.has_turn(run, queue, direction).await? {
             return Ok(());
         }
         self.issue(run, queue, file, direction, (offset, length), None).await
     }
 
     /// Waits: until the next operation may begin. False: there is no time left for it.
-    async fn has_turn(&self, run: &Running, d: usize) -> bool {
+    async fn has_turn(
+        &self,
+        run: &mut Running,
+        queue: &mut Option<Queue>,
+        direction: Direction,
+    ) -> FsResult<bool> {
         while let Some(span) = self.control.held_back(&self.job) {
             if self.is_over(run) {
-                return false;
+                return Ok(false);
             }
             self.vfs.rt().sleep(span).await;
         }
-        self.keep_rate(run, d).await;
-        true
+        while let Some(piece) = run.history.next_due(run.after_write) {
+            // The block may be in flight, and fio reads none that is.
+            if let Some(queue) = queue {
+                queue.drain(run).await?;
+            }
+            let file = piece.file;
+            let is_open = run.fds[file].is_some();
+            if !is_open {
+                run.fds[file] = Some(self.open(run, file).await?);
+            }
+            self.read_back(run, queue, piece).await?;
+            if !is_open {
+                if let Some(queue) = queue {
+                    queue.drain(run).await?;
+                }
+                if let Some(fd) = run.fds[file].take() {
+                    self.vfs.close(fd).await?;
+                }
+            }
+            run.after_write = false;
+        }
+        run.after_write = direction == Direction::Write;
+        self.keep_rate(run, direction.index()).await;
+        Ok(true)
     }
 
     async fn issue(
@@ -581,21 +568,61 @@ impl Task {
         held: Option<Held>,
     ) -> FsResult<()> {
         let d = direction.index();
+        if self.job.engine == Engine::Null {
+            return self.nothing(run, (file, d), (offset, length)).await;
+        }
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
+        let mut expected = Expected::Anything;
         let call = match direction {
             Direction::Write => {
                 run.writes += 1;
-                Some(IoCall::Write(offset, vec![self.contents(run.writes - 1, offset, length)]))
+                let data = self.contents(run.writes - 1, offset, length);
+                self.contents.wrote(&run.layout.files[file].path, offset, &data);
+                run.history.wrote(Piece { file, offset, data: data.clone() });
+                Some(IoCall::Write(offset, vec![data]))
             }
-            Direction::Read => Some(IoCall::Read(offset, length)),
+            Direction::Read => {
+                let path = &run.layout.files[file].path;
+                expected = self.contents.expected(&self.job, path, offset, length);
+                Some(IoCall::Read(offset, length))
+            }
             Direction::Trim => None,
         };
-        let op = Operation { direction: d, offset, length, start: self.now(), issued: None, held };
+        let start = self.now();
+        let op =
+            Operation { file, direction: d, offset, length, start, issued: None, held, expected };
         match (call, queue.as_mut()) {
             (Some(call), Some(queue)) => queue.io(run, fd, call, op).await?,
             (Some(call), None) => self.wait_for(run, fd, call, op).await?,
             (None, queue) => self.trim(run, queue, fd, op).await?,
         }
+        self.think(run, queue).await
+    }
+
+    /// An operation of engine `null`: it takes an assumed time, or a job of a time never ended.
+    async fn nothing(
+        &self,
+        run: &mut Running,
+        (file, direction): (usize, usize),
+        (offset, length): (u64, u64),
+    ) -> FsResult<()> {
+        const TAKES: Span = Span::micros(1);
+        let (start, expected) = (self.now(), Expected::Anything);
+        let (issued, held) = (None, None);
+        let op = Operation { file, direction, offset, length, start, issued, held, expected };
+        self.vfs.rt().sleep(TAKES).await;
+        run.issued[direction] += length;
+        let depth = &mut run.result.depth;
+        depth.level(1, 1);
+        depth.submitted(1);
+        depth.completed(1);
+        run.ended(self.now(), &op, Ok(length), &[])?;
+        run.sample(self.now());
+        self.think(run, &mut None).await
+    }
+
+    /// The think time, if it is due.
+    async fn think(&self, run: &mut Running, queue: &mut Option<Queue>) -> FsResult<()> {
         run.total += 1;
         let worked = self.now().since(run.think_since);
         let iotime = Span::micros(self.job.thinktime_iotime);
@@ -628,7 +655,7 @@ impl Task {
             Some(held) => self.reset_zone(run, held).await,
             None => self.vfs.discard(fd, op.offset, op.length).await,
         };
-        self.waited(run, &op, done.map(|()| op.length))
+        self.waited(run, &op, done.map(|()| op.length), &[])
     }
 
     /// One operation of a synchronous engine.
@@ -639,25 +666,32 @@ impl Task {
         call: IoCall,
         op: Operation,
     ) -> FsResult<()> {
+        let mut read = Vec::new();
         let done = match call {
             IoCall::Write(offset, data) => self.vfs.pwrite(fd, offset, &data).await,
-            IoCall::Read(offset, length) => {
-                let data = self.vfs.pread(fd, offset, length).await;
-                data.map(|data| data.iter().map(|s| u64::from(s.len())).sum())
-            }
+            IoCall::Read(offset, length) => self.vfs.pread(fd, offset, length).await.map(|data| {
+                read = data;
+                read.iter().map(|s| u64::from(s.len())).sum()
+            }),
             IoCall::Sync(_) => return Err(FsError::Invalid("fio: a sync among operations")),
         };
-        self.waited(run, &op, done)
+        self.waited(run, &op, done, &read)
     }
 
     /// Counts an operation that was waited for.
-    fn waited(&self, run: &mut Running, op: &Operation, done: FsResult<u64>) -> FsResult<()> {
+    fn waited(
+        &self,
+        run: &mut Running,
+        op: &Operation,
+        done: FsResult<u64>,
+        read: &[Slice],
+    ) -> FsResult<()> {
         run.issued[op.direction] += op.length;
         let depth = &mut run.result.depth;
         depth.level(1, 1);
         depth.submitted(1);
         depth.completed(1);
-        run.ended(self.now(), op, done)?;
+        run.ended(self.now(), op, done, read)?;
         run.sample(self.now());
         Ok(())
     }
@@ -682,7 +716,10 @@ impl Task {
         let len = length as u32;
         let job = &self.job;
         let own = u64::from(job.thread_number) << 40;
-        if job.zero_buffers {
+        if job.verifies() {
+            // Whatever is asked for, fio writes a header and fills each buffer anew.
+            Slice::pattern(mix64(own + write + 1), offset, len)
+        } else if job.zero_buffers {
             Slice::zero(len)
         } else if let Some(pattern) = job.pattern {
             Slice::pattern(pattern, 0, len)
@@ -702,6 +739,8 @@ fn samplers(job: &Job, now: Time) -> [[Sampler; 2]; 3] {
 
 /// A read or write of a job.
 pub(super) struct Operation {
+    /// Number of its file.
+    pub file: usize,
     /// Index of its direction.
     pub direction: usize,
     /// In bytes.
@@ -714,6 +753,8 @@ pub(super) struct Operation {
     pub issued: Option<Time>,
     /// The zone that it holds.
     pub held: Option<Held>,
+    /// What a read must give.
+    pub expected: Expected,
 }
 
 /// A zone that an operation is on its way to.
@@ -748,6 +789,10 @@ pub(super) struct Running {
     think_since: Time,
     /// Bandwidth and rate, by direction.
     samplers: [[Sampler; 2]; 3],
+    /// What was written and not yet read back.
+    history: History,
+    /// The last operation was no read.
+    after_write: bool,
     pub(super) result: JobResult,
 }
 
@@ -758,6 +803,20 @@ impl Running {
         if self.is_ramping && task.now().since(self.epoch) >= span {
             self.is_ramping = false;
             self.reset(task);
+        }
+    }
+
+    /// A round has ended: its time counts for what the job does.
+    fn end_round(&mut self, now: Time) {
+        self.is_between = true;
+        let span = now.since(self.round).0;
+        self.round = now;
+        let reads = self.result.job.reads;
+        for (n, d) in self.result.directions.iter_mut().enumerate() {
+            // Reads of a job that only writes are those of `verify`, which has a time of its own.
+            if d.ios > 0 && (n > 0 || reads) {
+                d.runtime_ns += span;
+            }
         }
     }
 
@@ -779,11 +838,20 @@ impl Running {
     /// Counts an operation that has ended.
     ///
     /// Errors: its own, unless the job goes on after errors.
-    pub(super) fn ended(&mut self, now: Time, op: &Operation, done: FsResult<u64>) -> FsResult<()> {
+    pub(super) fn ended(
+        &mut self,
+        now: Time,
+        op: &Operation,
+        done: FsResult<u64>,
+        read: &[Slice],
+    ) -> FsResult<()> {
         if let Some(held) = &op.held {
             let end = (op.direction == Direction::Write.index()).then(|| op.offset + op.length);
             self.places[held.file].ended(held.zone, end);
             self.control.zone_freed();
+        }
+        if done.is_err() && op.direction == 1 {
+            self.history.failed(op.file, op.offset);
         }
         let result = &mut self.result;
         let done = match done {
@@ -812,6 +880,9 @@ impl Running {
                 bytes: op.length,
                 offset: op.offset,
             });
+        }
+        if !op.expected.is(read) && result.error == 0 {
+            result.error = EILSEQ;
         }
         if result.job.max_latency > 0 && latency > result.job.max_latency.saturating_mul(1000) {
             result.error = ETIMEDOUT;

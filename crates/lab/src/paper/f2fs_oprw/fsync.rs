@@ -62,6 +62,9 @@ fn play(
     machine.record(Class(0));
     machine.unmount(&vfs)?;
     let result = results.pop().ok_or_else(|| wrong("fio ran no job"))?;
+    if let Some(error) = result.failed {
+        return Err(MachineError::Fs { during: "fio", error });
+    }
     Ok((result, records))
 }
 

@@ -1,0 +1,117 @@
+//! `verify`, engines without files, errors of single jobs, and `fio check` of many files.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Exit code, and the document.
+fn document(at: &Path, args: &[&str]) -> (i32, Value, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_writepath"));
+    let out = command.args(args).current_dir(at).output().expect("started");
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let start = said.find('{').unwrap_or_else(|| panic!("{said}"));
+    let mut all = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Value>();
+    let doc = all.next().expect("a document").expect("JSON");
+    (out.status.code().expect("no signal"), doc, said)
+}
+
+/// Name, error, reads and writes of each job.
+fn counted(doc: &Value) -> Vec<(String, i64, u64, u64)> {
+    let ios = |j: &Value, d: &str| j[d]["total_ios"].as_u64().expect("a number");
+    let jobs = doc["jobs"].as_array().expect("jobs").iter();
+    jobs.map(|j| {
+        let name = j["jobname"].as_str().expect("a name").to_owned();
+        (name, j["error"].as_i64().expect("a number"), ios(j, "read"), ios(j, "write"))
+    })
+    .collect()
+}
+
+/// As many operations and the same errors as the installed fio has.
+#[test]
+fn what_is_written_is_read_back_as_often_as_by_fio() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    let head = "[global]\nbs=4k\nsize=64k\nfilename=f\nthread=1\n";
+    for (jobs, code) in [
+        ("[w]\nrw=write\nverify=md5\n[r]\nstonewall\nrw=read\nverify=md5\n", 0),
+        ("[w]\nrw=randwrite\nverify=crc32c\nloops=2\n", 0),
+        ("[w]\nrw=randwrite\nnorandommap\nverify=crc32c\n", 0),
+        ("[w]\nrw=write\nverify=sha256\nverify_backlog=3\n", 0),
+        ("[w]\nrw=write\nverify=crc64\nverify_backlog=8\nverify_backlog_batch=3\n", 0),
+        ("[w]\nrw=write\nverify=md5\ndo_verify=0\n", 0),
+        ("[w]\nrw=write\nverify=null\n", 0),
+        ("[w]\nrw=randwrite\nioengine=libaio\niodepth=8\nverify=md5\n", 0),
+        ("[r]\nrw=read\nverify=md5\n", 4),
+        ("[n]\nioengine=null\nrw=randread\n", 0),
+        ("[m]\nioengine=mmap\nrw=randwrite\n", 0),
+    ] {
+        fs::remove_file(at.join("f")).ok();
+        fs::write(at.join("job.fio"), format!("{head}{jobs}")).expect("written");
+        let args = ["fio", "job.fio", "--output-format=json"];
+        let (ended, ours, said) = document(at, &args);
+        assert_eq!(ended, code, "{jobs}: {said}");
+        let Ok(out) =
+            Command::new("fio").args(["--output-format=json", "job.fio"]).current_dir(at).output()
+        else {
+            return wp_lab::testing::skipped("fio: verify", "fio is not installed");
+        };
+        let text = String::from_utf8_lossy(&out.stdout);
+        let start = text.find('{').expect("fio's JSON");
+        let theirs: Value = serde_json::from_str(&text[start..]).expect("fio's JSON");
+        assert_eq!(counted(&ours), counted(&theirs), "{jobs}");
+    }
+}
+
+/// As in fio, other jobs go on.
+#[test]
+fn an_error_ends_its_own_job_only() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let job = "[big]\nrw=write\nsize=200m\nfallocate=none\nbs=1m\n\
+        [small]\nrw=read\nsize=1m\nbs=4k\n";
+    fs::write(dir.path().join("job.fio"), job).expect("written");
+    let set = ["--set", "partition-size=128m", "--set", "device=fixed"];
+    let args = [&["fio", "job.fio", "--output-format=json"][..], &set].concat();
+    let (code, doc, said) = document(dir.path(), &args);
+    assert_eq!(code, 4, "{said}");
+    let jobs = counted(&doc);
+    assert_eq!((jobs[0].1, jobs[1].clone()), (28, ("small".to_owned(), 0, 256, 0)), "{said}");
+    let more = format!("{job}[behind]\nstonewall\nrw=write\nsize=64k\nfilename=small.1.0\n");
+    fs::write(dir.path().join("job.fio"), more).expect("written");
+    assert_eq!(document(dir.path(), &args).1["jobs"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn several_files_make_a_table_by_option_and_engine() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let jobs = dir.path().join("jobs");
+    fs::create_dir(&jobs).expect("made");
+    for (name, text) in [
+        ("a.fio", "[a]\nrw=write\nsize=1m\nverify=md5\n"),
+        ("b.fio", "[b]\nioengine=rbd\npool=p\nrw=write\nsize=1m\n"),
+        ("c.fio", "[c]\nrw=wirte\nsize=1m\n"),
+    ] {
+        fs::write(jobs.join(name), text).expect("written");
+    }
+    let (code, doc, said) = document(dir.path(), &["--json", "fio", "check", "jobs"]);
+    assert_eq!(code, 3, "{said}");
+    assert_eq!(doc["run"], 1, "{said}");
+    let files = doc["files"].as_array().expect("files");
+    let codes: Vec<Option<u64>> = files.iter().map(|f| f["exit_code"].as_u64()).collect();
+    assert_eq!(codes, [None, Some(3), Some(2)], "{said}");
+    assert!(files[1]["message"].as_str().is_some_and(|m| m.contains("`rbd`")), "{said}");
+    let row = |name: &str| {
+        let rows = doc["features"].as_array().expect("rows").iter();
+        let row = rows.clone().find(|r| r["feature"] == name).expect("a row");
+        (row["files"].as_u64(), row["run"].as_u64())
+    };
+    assert_eq!(row("rw"), (Some(3), Some(1)));
+    assert_eq!(row("ioengine=rbd"), (Some(1), Some(0)));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_writepath"));
+    let out = command.args(["fio", "check", "jobs/a.fio", "jobs/b.fio"]);
+    let out = out.current_dir(dir.path()).output().expect("started");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.starts_with("jobs/a.fio: runs\njobs/b.fio: refused: line 2: "), "{text}");
+    assert!(text.contains("1 of 2 files run"), "{text}");
+}
