@@ -91,12 +91,14 @@ fn one_operation_in_flight_costs_an_asynchronous_engine_one_more_call() {
         number(dir.path(), "fio,job=job.fio", "j.0.write_runtime_ns")
     };
     let psync = time("psync");
-    assert_eq!(time("posixaio"), psync);
+    // A thread of the C library makes the call.
+    let threads = time("posixaio");
+    assert!(threads >= psync && threads < psync * 2, "{threads} against {psync}");
     for engine in ["libaio", "io_uring"] {
         let more = (time(engine) - psync) as f64 / 256.0;
         assert!((more - 1500.0).abs() < 10.0, "{engine}: {more} ns a call");
     }
-    both(&job("posixaio", 4), 3, "iodepth=4 is not supported yet");
+    both(&job("posixaio", 4), 0, "");
     both(&job("psync", 4), 0, "");
     both(&job("rdma", 1), 3, "engine `rdma` is not supported");
 }

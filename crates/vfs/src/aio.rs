@@ -1,4 +1,5 @@
-//! Asynchronous I/O: `io_setup`, `io_submit`, `io_getevents`; and the same of io_uring.
+//! Asynchronous I/O: `io_setup`, `io_submit`, `io_getevents`; the same of io_uring; and that of the
+//! C library, which is threads.
 //!
 //! Picture:    submit -> the file system's direct call in the caller's task, until its bios are on
 //!             their way -> interrupt context -> (a write: kernel thread) -> event in the ring ->
@@ -13,7 +14,7 @@
 //!             `aio_write`, `aio_fsync`, `aio_complete`, `read_events`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ use std::task::Poll;
 use wp_base::{FsError, FsResult};
 use wp_block::PlugGuard;
 use wp_medium::Slice;
-use wp_rt::WaitQueue;
+use wp_rt::{Lock, WaitQueue};
 
 use crate::fs::SyncKind;
 use crate::kiocb::Kiocb;
@@ -83,6 +84,8 @@ pub struct IoContext {
     vfs: Vfs,
     style: Style,
     ring: Rc<Ring>,
+    /// Of the C library's: who may call for a descriptor.
+    turns: Rc<RefCell<BTreeMap<Fd, Rc<Lock<()>>>>>,
 }
 
 /// Whose system calls it has.
@@ -92,6 +95,9 @@ enum Style {
     Aio,
     /// `io_uring_enter`; events are taken without a call.
     Uring,
+    /// `aio_read`, `aio_write`, `aio_fsync` of glibc: a thread for each descriptor makes its calls,
+    /// one after the other.
+    Threads,
 }
 
 struct Ring {
@@ -113,22 +119,35 @@ impl Vfs {
         self.context("io_uring_setup", room, Style::Uring).await
     }
 
-    async fn context(&self, name: &'static str, room: u32, style: Style) -> FsResult<IoContext> {
-        let make = || IoContext {
+    /// POSIX asynchronous I/O as glibc has it (`aio_init`): of one descriptor a call at a time is
+    /// under way, made by a thread. Errors: as [`Vfs::io_setup`].
+    pub fn aio_threads(&self, room: u32) -> FsResult<IoContext> {
+        match room {
+            0 => Err(FsError::Invalid("a context without room for events")),
+            room => Ok(self.new_context(room, Style::Threads)),
+        }
+    }
+
+    fn new_context(&self, room: u32, style: Style) -> IoContext {
+        IoContext {
             vfs: self.clone(),
             style,
+            turns: Rc::default(),
             ring: Rc::new(Ring {
                 room: room as usize,
                 in_flight: Cell::new(0),
                 events: RefCell::default(),
                 ended: WaitQueue::new(self.rt(), "io_getevents"),
             }),
-        };
+        }
+    }
+
+    async fn context(&self, name: &'static str, room: u32, style: Style) -> FsResult<IoContext> {
         let body = async {
             if room == 0 {
                 return Err(FsError::Invalid("a context without room for events"));
             }
-            Ok(make())
+            Ok(self.new_context(room, style))
         };
         self.call(name, || room.to_string(), |_| 0, body).await
     }
@@ -170,6 +189,8 @@ impl IoContext {
         let name = match self.style {
             Style::Aio => "io_submit",
             Style::Uring => "io_uring_enter",
+            // No call of the kernel's.
+            Style::Threads => return body.await,
         };
         self.vfs.call(name, String::new, |n| *n, body).await
     }
@@ -182,6 +203,10 @@ impl IoContext {
             IoCall::Read(..) | IoCall::Sync(_) => self.vfs.file(fd)?,
         };
         self.ring.in_flight.set(self.ring.in_flight.get() + 1);
+        if self.style == Style::Threads {
+            self.hand_to_thread(fd, call, tag);
+            return Ok(());
+        }
         let rt = self.vfs.rt();
         let may_wait = self.style == Style::Aio;
         // No file system here writes to its cache without perhaps waiting (`FMODE_NOWAIT`).
@@ -246,6 +271,28 @@ impl IoContext {
         Ok(())
     }
 
+    /// The descriptor's thread makes the call when it has made those before.
+    fn hand_to_thread(&self, fd: Fd, call: IoCall, tag: u64) {
+        let rt = self.vfs.rt();
+        let new = || Rc::new(Lock::new(rt, "aio thread", ()));
+        let turn = self.turns.borrow_mut().entry(fd).or_insert_with(new).clone();
+        let (vfs, ring) = (self.vfs.clone(), self.ring.clone());
+        rt.spawn_daemon("aio", async move {
+            let _turn = turn.lock().await;
+            let mut data = Vec::new();
+            let result = match call {
+                IoCall::Read(at, len) => vfs.pread(fd, at, len).await.map(|read| {
+                    data = read;
+                    data.iter().map(|s| u64::from(s.len())).sum()
+                }),
+                IoCall::Write(at, data) => vfs.pwrite(fd, at, &data).await,
+                IoCall::Sync(SyncKind::Full) => vfs.fsync(fd).await.map(|()| 0),
+                IoCall::Sync(SyncKind::DataOnly) => vfs.fdatasync(fd).await.map(|()| 0),
+            };
+            ring.end(IoEvent { tag, result, data });
+        });
+    }
+
     /// `io_getevents`, or `io_uring_enter` to wait: takes up to `max` events out of the ring, when
     /// `min` are there. Waits: for that. `min` beyond what is in flight is as much as that.
     pub async fn get_events(&self, min: usize, max: usize) -> FsResult<Vec<IoEvent>> {
@@ -260,6 +307,7 @@ impl IoContext {
         let there = self.ring.events.borrow().len();
         match self.style {
             Style::Aio => self.vfs.call("io_getevents", String::new, count, body).await,
+            Style::Threads => body.await,
             Style::Uring if there >= min.min(max).min(self.in_flight()) => body.await,
             Style::Uring => self.vfs.call("io_uring_enter", String::new, count, body).await,
         }

@@ -44,7 +44,7 @@ fn an_error_shows_line_column_caret_and_help() {
 fn what_is_not_supported_is_an_error_with_a_way_out() {
     for (line, says) in [
         ("atomic=1", "atomically"),
-        ("ioengine=posixaio\niodepth=2", "iodepth=2 is not supported yet"),
+        ("ioengine=cpuio", "it does no I/O"),
         ("ioengine=rdma", "it reaches storage over a network"),
         ("filename=/dev/sda:f", "is a block device"),
         ("rw=randtrim", "trims"),
@@ -156,7 +156,8 @@ fn the_list_of_options_is_what_the_installed_fio_says() {
 #[test]
 fn an_option_is_refused_or_has_an_effect_or_says_that_it_has_none() {
     // Texts, of which none is wrong, and switches without effect for a reason that the table gives.
-    const ANY_VALUE: [&str; 12] = [
+    const ANY_VALUE: [&str; 13] = [
+        "write_iolog",
         "write_bw_log",
         "write_iops_log",
         "write_lat_log",

@@ -171,7 +171,7 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     report.numbers.extend(in_turn(&results));
     let document = fio::report(&loaded.file, &results, crate::EPOCH_SECS, vfs.rt().now().0);
     report.documents.push((REPORT.to_owned(), document));
-    let logs = fio::log_files(results.iter().map(|r| (&r.job, r.logged.as_slice())));
+    let logs = fio::log_files(&results);
     report.files.extend(logs.into_iter().map(|(name, text)| (name.replace('/', "_"), text)));
     for r in results.iter().filter(|r| r.error != 0) {
         report.notes.push(format!("job `{}` met errors: errno {}", r.job.name, r.error));

@@ -6,7 +6,7 @@ use super::block::Block;
 use super::figure::{Axis, Figure, Mark, Point, Series, Shape};
 use super::scale::number;
 use super::table::{Cell, Table};
-use super::words::{self, Lang};
+use super::words::{self, Lang, Text};
 
 /// Directions of a job.
 const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
@@ -29,23 +29,28 @@ pub struct Rated {
 pub fn blocks(doc: &Value, rated: &[Rated], n: usize, lang: Lang) -> Vec<Block> {
     let Some(jobs) = doc["jobs"].as_array().filter(|j| !j.is_empty()) else { return Vec::new() };
     let shown = &jobs[..jobs.len().min(JOBS_MAX)];
-    let per_second = |d: &Value| d["iops"].as_f64();
-    let megabytes = |d: &Value| d["bw_bytes"].as_f64().map(|b| b / 1e6);
-    let kinds: [(&str, _, &str, &dyn Fn(&Value) -> Option<f64>); 2] = [
-        ("iops", words::JOB_RATE, "IOPS", &per_second),
-        ("bandwidth", words::JOB_BANDWIDTH, "MB/s", &megabytes),
+    let of_unit = |unit: &str| rated.iter().filter(|r| r.unit == unit).collect::<Vec<_>>();
+    let figure = |id: &str, title: Text, unit: &str, value: fn(&Value) -> Option<f64>| {
+        bars(shown, (n, id, title.of(lang), unit), lang, value, &of_unit(unit))
+    };
+    let mut out = vec![
+        figure("iops", words::JOB_RATE, "IOPS", per_second),
+        figure("bandwidth", words::JOB_BANDWIDTH, "MB/s", megabytes),
+        figure("latency", words::JOB_LATENCY, "us", latency),
     ];
-    let mut out = Vec::new();
-    for (id, title, unit, value) in kinds {
-        let of_unit: Vec<&Rated> = rated.iter().filter(|r| r.unit == unit).collect();
-        let title = title.of(lang);
-        out.push(bars(shown, (n, id, title, unit), lang, value, &of_unit));
-    }
-    out.push(bars(shown, (n, "latency", words::JOB_LATENCY.of(lang), "us"), lang, &latency, &[]));
     out.retain(|f| !f.is_empty());
     let mut out: Vec<Block> = out.into_iter().map(Block::Figure).collect();
     out.push(Block::Table(table(jobs, n, lang)));
     out
+}
+
+fn per_second(d: &Value) -> Option<f64> {
+    d["iops"].as_f64()
+}
+
+/// 10^6 bytes per second.
+fn megabytes(d: &Value) -> Option<f64> {
+    d["bw_bytes"].as_f64().map(|b| b / 1e6)
 }
 
 /// Mean in microseconds; of an asynchronous engine from its preparation on.
@@ -70,7 +75,7 @@ fn bars(
     jobs: &[Value],
     (n, id, title, unit): (usize, &str, &str, &str),
     lang: Lang,
-    value: &dyn Fn(&Value) -> Option<f64>,
+    value: fn(&Value) -> Option<f64>,
     rated: &[&Rated],
 ) -> Figure {
     let series = DIRECTIONS.iter().enumerate().map(|(style, direction)| {
@@ -128,8 +133,8 @@ fn table(jobs: &[Value], n: usize, lang: Lang) -> Table {
             t.rows.push(vec![
                 Cell::text(name(job)).class("mono"),
                 Cell::text(*direction),
-                value(d["iops"].as_f64()),
-                value(d["bw_bytes"].as_f64().map(|b| b / 1e6)),
+                value(per_second(d)),
+                value(megabytes(d)),
                 value(latency(d)),
                 value(p99(d)),
             ]);

@@ -3,8 +3,7 @@
 use super::job::Engine;
 
 /// Those that run.
-pub const SUPPORTED: &str =
-    "sync, psync, pvsync, pvsync2, libaio, io_uring, posixaio, mmap, splice, null";
+pub const SUPPORTED: &str = "sync, psync, pvsync, pvsync2, libaio, io_uring, posixaio, mmap, splice, falloc, ftruncate, null";
 
 /// The engine of a name. Errors: why it is not supported.
 pub fn engine(name: &str) -> Result<Engine, String> {
@@ -17,6 +16,8 @@ pub fn engine(name: &str) -> Result<Engine, String> {
         "posixaio" => return Ok(Engine::Posixaio),
         "mmap" => return Ok(Engine::Mmap),
         "splice" => return Ok(Engine::Splice),
+        "falloc" => return Ok(Engine::Falloc),
+        "ftruncate" => return Ok(Engine::Ftruncate),
         "null" => return Ok(Engine::Null),
         "rbd" | "rados" | "net" | "netsplice" | "rdma" | "http" | "nfs" | "nbd" | "gfapi"
         | "gfapi_async" | "libhdfs" | "libiscsi" | "dfs" => "it reaches storage over a network",
@@ -27,7 +28,7 @@ pub fn engine(name: &str) -> Result<Engine, String> {
         "filecreate" | "filestat" | "filedelete" | "dircreate" | "dirstat" | "dirdelete" => {
             "it measures calls on names, not I/O"
         }
-        "falloc" | "ftruncate" | "e4defrag" => "it changes the layout of files, and does no I/O",
+        "e4defrag" => "it changes the layout of files, and does no I/O",
         "cpuio" | "exec" => "it does no I/O",
         _ => "it is not one of the engines that Writepath has",
     };

@@ -27,9 +27,12 @@ pub enum Engine {
     Libaio,
     /// `io_uring_enter`.
     IoUring,
-    /// `aio_read` and `aio_write` of the C library; with one operation in flight, as
-    /// `pread`/`pwrite` here.
+    /// `aio_read` and `aio_write` of the C library: a thread for each file.
     Posixaio,
+    /// `fallocate`: of a read `FALLOC_FL_KEEP_SIZE`, of a write mode 0, of a trim a hole.
+    Falloc,
+    /// `ftruncate` to the offset of each write.
+    Ftruncate,
     /// Copies to and from a mapping of the file; `msync`. Here calls through the page cache.
     Mmap,
     /// `splice` and `vmsplice`; here calls through the page cache.
@@ -39,6 +42,11 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// Does it change the layout of files, in place of I/O?
+    pub const fn lays_out(self) -> bool {
+        matches!(self, Engine::Falloc | Engine::Ftruncate)
+    }
+
     /// Can it have more than one operation in flight?
     pub const fn is_async(self) -> bool {
         matches!(self, Engine::Libaio | Engine::IoUring | Engine::Posixaio)
@@ -53,6 +61,8 @@ impl Engine {
             Engine::Libaio => "libaio",
             Engine::IoUring => "io_uring",
             Engine::Posixaio => "posixaio",
+            Engine::Falloc => "falloc",
+            Engine::Ftruncate => "ftruncate",
             Engine::Mmap => "mmap",
             Engine::Splice => "splice",
             Engine::Null => "null",
@@ -124,6 +134,16 @@ pub enum SyncWhat {
     All,
     /// `fdatasync`.
     Data,
+}
+
+impl SyncWhat {
+    /// The word of fio's logs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            SyncWhat::All => "sync",
+            SyncWhat::Data => "datasync",
+        }
+    }
 }
 
 /// One job, every option in effect. Arrays are by direction: read, write, trim.
@@ -227,6 +247,8 @@ pub struct Job {
     pub create_serialize: bool,
     /// A file that was laid out is synced.
     pub create_fsync: bool,
+    /// Files that are not there may be made (`allow_file_create`).
+    pub makes_files: bool,
     /// Files are made when they are opened.
     pub create_on_open: bool,
     /// Only lay out files.
@@ -281,8 +303,10 @@ pub struct Job {
     pub flow_id: u64,
     /// Microseconds that it sleeps when it is ahead.
     pub flow_sleep: u64,
-    /// Goes on after an error of a read, of a write.
-    pub continue_on_error: [bool; 2],
+    /// Numbers of errors that count and end nothing: of reads, of writes, of verification.
+    pub ignored_errors: [Vec<i32>; 3],
+    /// Goes on after an error of a read, of a write, of verification.
+    pub continue_on_error: [bool; 3],
     /// Longest latency in microseconds; a longer one ends the job with an error. 0: no limit.
     pub max_latency: u64,
     /// Beginning of the name of a bandwidth log; empty: the job's name.
@@ -291,6 +315,8 @@ pub struct Job {
     pub iops_log: Option<String>,
     /// The same of logs of latencies.
     pub lat_log: Option<String>,
+    /// Name of a log of all operations (`write_iolog`).
+    pub iolog: Option<String>,
     /// A log for each job, with its number.
     pub per_job_logs: bool,
     /// Nanoseconds that a line of a log is of; 0: a line for each operation.
@@ -333,6 +359,8 @@ pub struct Job {
     pub zbd: bool,
     /// Bytes of an emulated zone that can be written; 0: all.
     pub zone_capacity: u64,
+    /// `size`, `io_size`, `offset` and `offset_increment` in zones, where they are given so.
+    pub in_zones: [Option<u64>; 4],
     /// Zones that all jobs write at a time; 0: the device's limit.
     pub max_open_zones: u64,
     /// Zones that this one writes at a time; 0: no limit of its own.
@@ -438,6 +466,7 @@ impl Job {
             overwrite: false,
             create_serialize: true,
             create_fsync: true,
+            makes_files: true,
             create_on_open: false,
             create_only: false,
             truncate_first: false,
@@ -465,11 +494,13 @@ impl Job {
             flow: 0,
             flow_id: 0,
             flow_sleep: 0,
-            continue_on_error: [false; 2],
+            ignored_errors: Default::default(),
+            continue_on_error: [false; 3],
             max_latency: 0,
             bw_log: None,
             iops_log: None,
             lat_log: None,
+            iolog: None,
             per_job_logs: true,
             log_period_ns: 0,
             log_offset: false,
@@ -491,6 +522,7 @@ impl Job {
             strided: false,
             zbd: false,
             zone_capacity: 0,
+            in_zones: [None; 4],
             max_open_zones: 0,
             job_max_open_zones: 0,
             ignore_zone_limits: false,
@@ -529,6 +561,18 @@ impl Job {
         self.max_bs.iter().copied().max().unwrap_or(1)
     }
 
+    /// With numbers of zones replaced by bytes, of zones of this size.
+    #[must_use]
+    pub fn with_zones_of(mut self, zone_bytes: u64) -> Job {
+        let [size, io_size, offset, increment] =
+            self.in_zones.map(|n| n.map(|n| n.saturating_mul(zone_bytes)));
+        self.size = size.map_or(self.size, Amount::Bytes);
+        self.io_size = io_size.unwrap_or(self.io_size);
+        self.offset = offset.unwrap_or(self.offset);
+        self.offset_increment = increment.unwrap_or(self.offset_increment);
+        self
+    }
+
     /// Where its range begins in each file.
     pub fn start_offset(&self) -> u64 {
         self.offset.saturating_add(self.offset_increment.saturating_mul(u64::from(self.subjob)))
@@ -557,7 +601,7 @@ impl Job {
     }
 
     /// The paths as the job writes them, below its `directory`.
-    fn written_paths(&self) -> Vec<String> {
+    pub(super) fn written_paths(&self) -> Vec<String> {
         let join = |name: &str| match self.directory.as_str() {
             "" => name.to_owned(),
             dir => format!("{dir}/{name}"),

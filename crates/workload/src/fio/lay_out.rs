@@ -42,6 +42,9 @@ pub(super) async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
             Err(FsError::NotFound) if job.is_on_devices() => {
                 return Err(wrong(format!("the machine has no further device for /{path}")));
             }
+            Err(FsError::NotFound) if !job.makes_files => {
+                return Err(wrong(format!("/{path} does not exist, and allow_file_create=0")));
+            }
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e.into()),
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::job::Job;
+use super::result::JobResult;
 
 /// One operation, as a log has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,12 +75,13 @@ fn files(job: &Job, all: &[Logged]) -> Vec<(String, String)> {
 }
 
 /// All files of several jobs: of one name, one behind the other.
-pub fn all_files<'a>(
-    results: impl Iterator<Item = (&'a Job, &'a [Logged])>,
-) -> BTreeMap<String, String> {
+pub fn all_files(results: &[JobResult]) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> = BTreeMap::new();
-    for (name, text) in results.flat_map(|(job, logged)| files(job, logged)) {
-        all.entry(name).or_default().push_str(&text);
+    for r in results {
+        let iolog = r.iolog.clone().and_then(|log| log.file(&r.job));
+        for (name, text) in files(&r.job, &r.logged).into_iter().chain(iolog) {
+            all.entry(name).or_default().push_str(&text);
+        }
     }
     all
 }

@@ -13,6 +13,7 @@ mod distribution;
 mod engines;
 mod forms;
 mod ini;
+mod iolog;
 mod job;
 mod jobs;
 mod lay_out;
@@ -41,6 +42,7 @@ pub use command_line::{COMMANDS, CommandLine, read as read_command_line, shown a
 pub use diag::{Diagnostic, Place, Severity};
 pub use forms::{Form, Kind, form, forms};
 pub use ini::{Includes, Section, Variables};
+pub use iolog::IoLog;
 pub use job::{
     Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used, Verify,
 };

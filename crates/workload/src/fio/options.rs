@@ -153,7 +153,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("create_fsync", &[], ""),
     exact("create_on_open", &[], ""),
     exact("create_only", &[], ""),
-    exact("allow_file_create", &[], "1 only"),
+    exact("allow_file_create", &[], ""),
     idle("allow_mounted_write", &[], NO_EFFECT),
     exact("unlink", &[], "at the end of the job"),
     exact("unlink_each_loop", &[], "before each further round"),
@@ -188,14 +188,10 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "ioengine",
         &[],
-        "sync, psync, pvsync, pvsync2, libaio, io_uring; posixaio with iodepth=1, mmap and splice \
-         as psync; null: 1 us each",
+        "exact: sync, psync, pvsync, pvsync2, libaio, io_uring, posixaio, falloc, ftruncate; mmap \
+         and splice as psync; null: 1 us each",
     ),
-    exact(
-        "iodepth",
-        &[],
-        "more with a synchronous engine is 1 and a warning; refused with posixaio",
-    ),
+    exact("iodepth", &[], "more with a synchronous engine is 1 and a warning"),
     exact("iodepth_batch", &["iodepth_batch_submit"], "operations submitted at once"),
     exact("iodepth_batch_complete_min", &["iodepth_batch_complete"], "operations reaped at least"),
     exact("iodepth_batch_complete_max", &[], "operations reaped at most"),
@@ -345,7 +341,7 @@ pub static OPTIONS: &[OptionInfo] = &[
         &[],
         "accepted without effect: needs `trim_percentage`, which is refused",
     ),
-    no("write_iolog", &[], LOGS),
+    exact("write_iolog", &[], "version 3; times are virtual"),
     no("read_iolog", &[], REPLAY),
     idle(
         "read_iolog_chunked",
@@ -394,7 +390,7 @@ pub static OPTIONS: &[OptionInfo] = &[
         "accepted without effect: needs `latency_target`, which is refused",
     ),
     idle("latency_run", &[], "accepted without effect: needs `latency_target`, which is refused"),
-    no("ignore_error", &[], "an error ends the run"),
+    exact("ignore_error", &[], ""),
     near(
         "continue_on_error",
         &[],

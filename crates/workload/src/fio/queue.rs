@@ -33,6 +33,8 @@ pub(super) struct Queue {
     /// Prepared since a full batch was submitted. fio does not begin anew where it reaps, which
     /// submits what is prepared as well.
     of_batch: usize,
+    /// Was what ended last a sync? `None`: nothing has since somebody asked.
+    last_ended: Option<bool>,
     /// Where in fio's ring of `depth` places for libaio the next call goes: one submission takes
     /// none beyond the ring's end.
     ring_at: usize,
@@ -62,11 +64,12 @@ impl Rules {
         let reap_min = (job.batch_complete_min as usize).min(depth);
         Rules {
             depth,
-            batch: within(job.batch),
+            // The C library takes calls one by one.
+            batch: if job.engine == Engine::Posixaio { 1 } else { within(job.batch) },
             reap_min,
             reap_max: (job.batch_complete_max as usize).max(reap_min),
             low: within(job.iodepth_low),
-            queues_syncs: job.engine == Engine::IoUring,
+            queues_syncs: job.engine != Engine::Libaio,
         }
     }
 }
@@ -78,6 +81,7 @@ impl Queue {
         let room = rules.depth as u32;
         let context = match job.engine {
             Engine::IoUring => vfs.io_uring_setup(room).await?,
+            Engine::Posixaio => vfs.aio_threads(room)?,
             _ => vfs.io_setup(room).await?,
         };
         Ok(Queue {
@@ -89,11 +93,17 @@ impl Queue {
             prepared: Vec::new(),
             of_batch: 0,
             ring_at: 0,
+            last_ended: None,
         })
     }
 
     fn now(&self) -> Time {
         self.vfs.rt().now()
+    }
+
+    /// Was what ended last a sync? A sync that is in flight has not ended.
+    pub(super) fn take_last_ended(&mut self) -> Option<bool> {
+        self.last_ended.take()
     }
 
     /// Has every operation ended?
@@ -136,6 +146,7 @@ impl Queue {
         }
         run.result.sync.add(self.now().since(start).0);
         run.result.depth.level(self.depth() + 1, 1);
+        self.last_ended = Some(true);
         Ok(())
     }
 
@@ -228,6 +239,7 @@ impl Queue {
             let place = event.tag as usize;
             let Some(slot) = self.slots.get_mut(place).and_then(Option::take) else { continue };
             self.free.push(place);
+            self.last_ended = Some(matches!(slot, Slot::Sync(_)));
             match slot {
                 Slot::Sync(issued) => {
                     event.result?;

@@ -12,6 +12,7 @@ use super::job::{
 };
 use super::options::{self, Class};
 use super::paths;
+use super::result;
 use super::value::{self, Amount, by_direction, flag, micros, whole};
 
 /// Most operations in flight of one job: as many as Linux has for all (`aio-max-nr`).
@@ -159,6 +160,11 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "bs_unaligned" => job.unaligned = flag(given)?,
         "bs_is_seq_rand" => job.bs_is_seq_rand = flag(given)?,
         "ba" => by_direction(text()?, &mut job.align, bytes)?,
+        "size" | "io_size" | "offset" | "offset_increment" if zones_of(text()?).is_some() => {
+            let all = ["size", "io_size", "offset", "offset_increment"];
+            let place = all.iter().position(|k| *k == name).unwrap_or(0);
+            job.in_zones[place] = zones_of(text()?);
+        }
         "size" => job.size = value::amount(text()?, kb)?,
         "io_size" => job.io_size = bytes(text()?)?,
         "filesize" => job.file_size = bytes(text()?)?,
@@ -275,17 +281,25 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "flow_sleep" => job.flow_sleep = bytes(text()?)?,
         "continue_on_error" => {
             job.continue_on_error = match text()? {
-                "none" | "0" => [false; 2],
-                "read" => [true, false],
-                "write" => [false, true],
-                "io" | "all" | "1" => [true; 2],
-                "verify" => return Err(Wrong::Refused("nothing is verified".to_owned())),
-                other => return Err(format!("`{other}`: none, read, write, io or all").into()),
+                "none" | "0" => [false; 3],
+                "read" => [true, false, false],
+                "write" => [false, true, false],
+                "verify" => [false, false, true],
+                "io" => [true, true, false],
+                "all" | "1" => [true; 3],
+                other => {
+                    let what = format!("`{other}`: none, read, write, verify, io or all");
+                    return Err(what.into());
+                }
             }
         }
+        "ignore_error" => job.ignored_errors = ignored(text()?)?,
         "max_latency" => job.max_latency = micros(text()?, false)?,
         "write_bw_log" => job.bw_log = Some(given.unwrap_or_default().to_owned()),
         "write_iops_log" => job.iops_log = Some(given.unwrap_or_default().to_owned()),
+        "write_iolog" => {
+            job.iolog = Some(text()?.to_owned()).filter(|name| !name.is_empty());
+        }
         "write_lat_log" => job.lat_log = Some(given.unwrap_or_default().to_owned()),
         "per_job_logs" => job.per_job_logs = flag(given)?,
         "log_avg_msec" => job.log_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
@@ -327,7 +341,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
                 other => return Err(format!("`{other}`: 1024 or 1000").into()),
             }
         }
-        "allow_file_create" => only(given.unwrap_or("1"), &["1"], "always on")?,
+        "allow_file_create" => job.makes_files = flag(given)?,
         "unified_rw_reporting" => {
             only(text()?, &["none", "0"], "only separate read and write latencies")?
         }
@@ -355,6 +369,23 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         _ => {}
     }
     Ok(())
+}
+
+/// Numbers of errors by direction: reads, writes, verification; `ENOSPC:28,EIO`.
+fn ignored(text: &str) -> Result<[Vec<i32>; 3], String> {
+    let mut all: [Vec<i32>; 3] = Default::default();
+    for (list, of) in text.split(',').zip(&mut all) {
+        for word in list.split(':').map(str::trim).filter(|w| !w.is_empty()) {
+            let number = word.parse().ok().or_else(|| result::errno_of(word));
+            of.push(number.ok_or_else(|| format!("`{word}` is no error"))?);
+        }
+    }
+    Ok(all)
+}
+
+/// A number of zones: `4z`.
+fn zones_of(text: &str) -> Option<u64> {
+    text.strip_suffix(['z', 'Z']).and_then(|n| n.trim().parse().ok())
 }
 
 /// A share from 0 to 1, in millionths.
@@ -578,6 +609,13 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let what = "zonesize and zonerange need zonemode=strided or zbd";
         found.push(Diagnostic::error(&at, what, "fio refuses them too"));
     }
+    if job.in_zones.iter().any(Option::is_some) && !job.zbd && job.zone_size == 0 {
+        let what = "a size in zones (`4z`) needs zonemode=zbd, or zonesize";
+        found.push(Diagnostic::error(&at, what, ""));
+    }
+    if job.zone_size > 0 {
+        *job = job.clone().with_zones_of(job.zone_size);
+    }
     if job.zbd && job.zone_skip > 0 {
         let what = "zoneskip with zonemode=zbd is not supported";
         found.push(Diagnostic::unsupported(&at, what, "leave it out"));
@@ -632,16 +670,6 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     if job.iodepth > DEPTH_MAX {
         let what = format!("iodepth is {}; {DEPTH_MAX} at most", job.iodepth);
         found.push(Diagnostic::error(&at, what, ""));
-    } else if job.iodepth > 1 && job.engine == Engine::Posixaio {
-        let what = format!(
-            "job `{}`: posixaio with iodepth={} is not supported yet: one operation in flight only",
-            job.name, job.iodepth
-        );
-        let help = "set iodepth=1, or use ioengine=libaio";
-        found.push(Diagnostic::unsupported(&at, what, help));
-    } else if job.iodepth > 1 && job.engine == Engine::Null {
-        let what = format!("iodepth={} with engine null is a depth of 1 here", job.iodepth);
-        found.push(Diagnostic::warning(&at, what, "each operation has ended when it begins"));
     } else if job.iodepth > 1 && !job.engine.is_async() {
         let what = format!("iodepth={} with a synchronous engine is a depth of 1", job.iodepth);
         found.push(Diagnostic::warning(&at, what, "one operation is in flight at a time"));
@@ -659,7 +687,7 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let help = "a machine has block devices (--fs none) or a file system: use two jobs files";
         found.push(Diagnostic::unsupported(&at, what, help));
     }
-    if job.trims && !job.is_on_devices() {
+    if job.trims && !job.is_on_devices() && job.engine != Engine::Falloc {
         let what = format!("job `{}` trims: that is for block devices", job.name);
         let help = "name one: filename=/dev/nvme0n1; fio refuses to trim a file, too";
         found.push(Diagnostic::error(&at, what, help));

@@ -2,6 +2,7 @@
 
 use wp_base::FsError;
 
+use super::iolog::IoLog;
 use super::job::Job;
 use super::logs::Logged;
 use super::stats::Stat;
@@ -71,6 +72,8 @@ pub struct JobResult {
     pub error: i32,
     /// Every operation, for a job that writes logs.
     pub logged: Vec<Logged>,
+    /// What it did, for a job with `write_iolog`.
+    pub iolog: Option<IoLog>,
     /// The error of the file system that ended the job.
     pub failed: Option<FsError>,
 }
@@ -94,6 +97,7 @@ impl JobResult {
             errors: 0,
             error: 0,
             logged: Vec::new(),
+            iolog: IoLog::new(job),
             failed: None,
         }
     }
@@ -105,16 +109,25 @@ impl JobResult {
     }
 }
 
+/// Linux' numbers of errors; of all others that of `EIO` is told.
+const ERRNOS: [(&str, i32); 9] = [
+    ("ENOENT", 2),
+    ("EIO", 5),
+    ("EBADF", 9),
+    ("EINVAL", 22),
+    ("EFBIG", 27),
+    ("ENOSPC", 28),
+    ("EROFS", 30),
+    ("EILSEQ", 84),
+    ("EDQUOT", 122),
+];
+
 /// Linux' number of an error.
 pub(super) fn errno(e: &FsError) -> i32 {
-    match e.errno() {
-        "ENOENT" => 2,
-        "EBADF" => 9,
-        "EINVAL" => 22,
-        "EFBIG" => 27,
-        "ENOSPC" => 28,
-        "EROFS" => 30,
-        "EDQUOT" => 122,
-        _ => 5,
-    }
+    errno_of(e.errno()).unwrap_or(5)
+}
+
+/// The number of an error's name.
+pub(super) fn errno_of(name: &str) -> Option<i32> {
+    ERRNOS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }

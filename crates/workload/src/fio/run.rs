@@ -4,9 +4,9 @@ use std::fmt;
 
 use wp_base::event::ZoneOp;
 use wp_base::rng::mix64;
-use wp_base::{FsError, FsResult, Span, Time};
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Span, Time};
 use wp_medium::Slice;
-use wp_vfs::{Fd, IoCall, OpenFlags, SyncKind, Vfs};
+use wp_vfs::{Fd, IoCall, OpenFlags, Reserve, SyncKind, Vfs};
 
 use super::control::Control;
 use super::job::{Engine, Job, JobFile, SyncWhat, Verify};
@@ -71,9 +71,10 @@ pub async fn run(
     file: &JobFile,
     options: RunOptions,
 ) -> Result<Vec<JobResult>, RunError> {
-    let contents = Contents::new(&file.jobs);
+    let jobs = with_zones(vfs, &file.jobs).await?;
+    let contents = Contents::new(&jobs);
     let mut layouts = Vec::new();
-    for job in &file.jobs {
+    for job in &jobs {
         let layout = if job.create_serialize { Some(lay_out(vfs, job).await) } else { None };
         if let Some(Ok(layout)) = &layout {
             contents.laid_out(layout);
@@ -86,7 +87,7 @@ pub async fn run(
     }
     let mut devices = zoned::Devices::new();
     let mut places = Vec::new();
-    for (job, layout) in file.jobs.iter().zip(&mut layouts) {
+    for (job, layout) in jobs.iter().zip(&mut layouts) {
         places.push(match layout {
             Some(Ok(layout)) => zoned::places(vfs, job, layout, &mut devices)
                 .await
@@ -96,15 +97,15 @@ pub async fn run(
     }
     let mut results = Vec::new();
     let mut tasks = Vec::new();
-    let control = Control::new(vfs.rt(), &file.jobs);
-    let planned = file.jobs.iter().zip(layouts).zip(places);
+    let control = Control::new(vfs.rt(), &jobs);
+    let planned = jobs.iter().zip(layouts).zip(places);
     for (n, ((job, layout), places)) in planned.enumerate() {
         if job.stonewall {
             for task in tasks.drain(..) {
                 results.push(task.await?);
             }
         }
-        let behind = file.jobs[n + 1..].iter().find(|j| j.stonewall);
+        let behind = jobs[n + 1..].iter().find(|j| j.stonewall);
         let last = behind.map_or(u32::MAX, |j| j.thread_number - 1);
         let control = control.clone();
         let (vfs, job, contents) = (vfs.clone(), job.clone(), contents.clone());
@@ -117,6 +118,27 @@ pub async fn run(
         results.push(task.await?);
     }
     Ok(results)
+}
+
+/// The jobs, numbers of zones replaced by bytes of their devices' zones.
+async fn with_zones(vfs: &Vfs, jobs: &[Job]) -> Result<Vec<Job>, RunError> {
+    let mut all = Vec::new();
+    for job in jobs {
+        let is_open = job.zone_size == 0 && job.in_zones.iter().any(Option::is_some);
+        let (true, Some(path)) = (is_open, job.paths().first().cloned()) else {
+            all.push(job.clone());
+            continue;
+        };
+        let fd = vfs.open(&path, OpenFlags::READ, 0).await?;
+        let zones = vfs.report_zones(fd).await?;
+        vfs.close(fd).await?;
+        let Some(zone) = zones.first() else {
+            let what = format!("job `{}`: sizes in zones, and /{path} has none", job.name);
+            return Err(RunError::Job(what));
+        };
+        all.push(job.clone().with_zones_of(zone.sectors * SECTOR_BYTES));
+    }
+    Ok(all)
 }
 
 type Outcome = Result<JobResult, RunError>;
@@ -192,7 +214,7 @@ impl Task {
             after_write: true,
             result: JobResult::new(&self.job),
         };
-        let mut queue = match self.job.engine.is_async() && self.job.engine != Engine::Posixaio {
+        let mut queue = match self.job.engine.is_async() {
             true => Some(Queue::new(&self.vfs, &self.job).await?),
             false => None,
         };
@@ -217,6 +239,14 @@ impl Task {
                     if let Err(e) = self.act(action, &mut run, &mut queue).await {
                         run.result.end_with(e);
                         break;
+                    }
+                    if let Some(queue) = queue.as_mut().filter(|_| action.is_of_a_file()) {
+                        let was_sync = queue.take_last_ended();
+                        let is_sync = matches!(action, Action::Sync { .. });
+                        // A sync in flight keeps no other back.
+                        if let Some(was_sync) = was_sync.or(is_sync.then_some(false)) {
+                            sequence.ended(was_sync);
+                        }
                     }
                 }
             }
@@ -276,9 +306,10 @@ impl Task {
 
     async fn open(&self, run: &Running, i: usize) -> FsResult<Fd> {
         let base = match self.job.writes {
-            _ if self.job.trims || self.job.writes && run.layout.files[i].is_device => {
+            _ if run.layout.files[i].is_device && (self.job.trims || self.job.writes) => {
                 OpenFlags::WRITE
             }
+            _ if self.job.engine.lays_out() => OpenFlags::CREATE,
             true => OpenFlags::CREATE,
             false => OpenFlags::READ,
         };
@@ -317,6 +348,7 @@ impl Task {
                     }
                 }
                 let fd = self.open(run, i).await?;
+                run.note(self.now(), i, "open");
                 if self.job.invalidate && !self.vfs.fadvise_dontneed(fd).await? {
                     run.result.stays_cached = true;
                 }
@@ -324,6 +356,7 @@ impl Task {
             }
             Action::Close { file } => {
                 let fd = run.fds[file].take().ok_or(FsError::BadFile)?;
+                run.note(self.now(), file, "close");
                 self.vfs.close(fd).await?;
             }
             Action::Io { file, direction, offset, length } => {
@@ -331,6 +364,7 @@ impl Task {
             }
             Action::Sync { file, what } => {
                 let fd = run.fds[file].ok_or(FsError::BadFile)?;
+                run.note(self.now(), file, what.word());
                 match queue {
                     Some(queue) => queue.sync(run, fd, what).await?,
                     None => self.sync(run, fd, what).await?,
@@ -340,13 +374,18 @@ impl Task {
             }
             Action::RoundEnd { sync } => {
                 for i in 0..if sync { run.fds.len() } else { 0 } {
-                    match run.fds[i] {
-                        Some(fd) => self.vfs.fsync(fd).await?,
+                    let fd = match run.fds[i] {
+                        Some(fd) => fd,
                         None => {
-                            let fd = self.open(run, i).await?;
-                            self.vfs.fsync(fd).await?;
-                            self.vfs.close(fd).await?;
+                            run.note(self.now(), i, "open");
+                            self.open(run, i).await?
                         }
+                    };
+                    run.note(self.now(), i, "sync");
+                    self.vfs.fsync(fd).await?;
+                    if run.fds[i].is_none() {
+                        run.note(self.now(), i, "close");
+                        self.vfs.close(fd).await?;
                     }
                 }
                 run.end_round(self.now());
@@ -418,7 +457,10 @@ impl Task {
     /// An action of engine `null`, which has no files.
     fn null_act(&self, action: Action, run: &mut Running) {
         match action {
-            Action::Sync { what, .. } => {
+            Action::Open(file) => run.note(self.now(), file, "open"),
+            Action::Close { file } => run.note(self.now(), file, "close"),
+            Action::Sync { file, what } => {
+                run.note(self.now(), file, what.word());
                 run.result.sync.add(0);
                 run.result.depth.level(1, 1);
                 run.result.syncs += 1;
@@ -568,10 +610,21 @@ impl Task {
         held: Option<Held>,
     ) -> FsResult<()> {
         let d = direction.index();
+        let at_ns = self.now().since(run.epoch).0;
+        if let Some(log) = &mut run.result.iolog {
+            log.operation(at_ns, file, direction, (offset, length));
+        }
         if self.job.engine == Engine::Null {
             return self.nothing(run, (file, d), (offset, length)).await;
         }
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
+        if self.job.engine.lays_out() {
+            let ((issued, held), expected) = ((None, None), Expected::Anything);
+            let (start, direction) = (self.now(), d);
+            let op = Operation { file, direction, offset, length, start, issued, held, expected };
+            self.change_layout(run, fd, &op).await?;
+            return self.think(run, queue).await;
+        }
         let mut expected = Expected::Anything;
         let call = match direction {
             Direction::Write => {
@@ -658,6 +711,21 @@ impl Task {
         self.waited(run, &op, done.map(|()| op.length), &[])
     }
 
+    /// One operation of an engine that changes the layout of files.
+    async fn change_layout(&self, run: &mut Running, fd: Fd, op: &Operation) -> FsResult<()> {
+        let done = if self.job.engine == Engine::Ftruncate {
+            self.vfs.ftruncate(fd, op.offset).await
+        } else {
+            let how = match op.direction {
+                0 => Reserve::Space { keep_size: true },
+                1 => Reserve::Space { keep_size: false },
+                _ => Reserve::Punch,
+            };
+            self.vfs.fallocate(fd, how, op.offset, op.length).await
+        };
+        self.waited(run, op, done.map(|()| op.length), &[])
+    }
+
     /// One operation of a synchronous engine.
     async fn wait_for(
         &self,
@@ -729,6 +797,12 @@ impl Task {
             Slice::pattern(mix64(own), 0, len)
         }
     }
+}
+
+/// Does a job go on after an error of this direction?
+fn goes_on_after(job: &Job, direction: usize, e: &FsError) -> bool {
+    let d = usize::from(direction > 0);
+    job.continue_on_error[d] || job.ignored_errors[d].contains(&errno(e))
 }
 
 /// Samplers of bandwidth and rate, by direction.
@@ -806,6 +880,14 @@ impl Running {
         }
     }
 
+    /// What happens to a file, for the log.
+    fn note(&mut self, now: Time, file: usize, word: &str) {
+        let at_ns = now.since(self.epoch).0;
+        if let Some(log) = &mut self.result.iolog {
+            log.event(at_ns, file, word);
+        }
+    }
+
     /// A round has ended: its time counts for what the job does.
     fn end_round(&mut self, now: Time) {
         self.is_between = true;
@@ -856,7 +938,7 @@ impl Running {
         let result = &mut self.result;
         let done = match done {
             Ok(done) => done,
-            Err(e) if result.job.continue_on_error[usize::from(op.direction > 0)] => {
+            Err(e) if goes_on_after(&result.job, op.direction, &e) => {
                 result.errors += 1;
                 if result.error == 0 {
                     result.error = errno(&e);
@@ -881,8 +963,13 @@ impl Running {
                 offset: op.offset,
             });
         }
-        if !op.expected.is(read) && result.error == 0 {
-            result.error = EILSEQ;
+        if !op.expected.is(read) {
+            let goes_on =
+                result.job.continue_on_error[2] || result.job.ignored_errors[2].contains(&EILSEQ);
+            result.errors += u64::from(goes_on);
+            if result.error == 0 {
+                result.error = EILSEQ;
+            }
         }
         if result.job.max_latency > 0 && latency > result.job.max_latency.saturating_mul(1000) {
             result.error = ETIMEDOUT;

@@ -196,8 +196,7 @@ fn told(line: &CommandLine, out: &Out) -> Result<ExitCode, ExitCode> {
         Some(path) => Some(output(Path::new(path), out)?),
     };
     let (results, seconds) = simulate(&machine, &file, bugs, out)?;
-    let logs = results.iter().map(|r| (&r.job, r.logged.as_slice()));
-    for (name, text) in wp_workload::fio::log_files(logs) {
+    for (name, text) in wp_workload::fio::log_files(&results) {
         outputs::finish(output(Path::new(&name), out)?, text.as_bytes(), out)?;
     }
     let ended = report(line, (&file, &results), seconds, formats);

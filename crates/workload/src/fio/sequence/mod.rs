@@ -112,6 +112,13 @@ pub enum Action {
     Done,
 }
 
+impl Action {
+    /// Is it an operation or a sync?
+    pub const fn is_of_a_file(self) -> bool {
+        matches!(self, Action::Io { .. } | Action::Place { .. } | Action::Sync { .. })
+    }
+}
+
 /// Operations and bytes that may still begin; `None`: as many as there is time for.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
@@ -166,6 +173,9 @@ pub struct Sequence {
     moved: bool,
     last_written: Option<usize>,
     bugs: bool,
+    /// Bytes that a round may have, where fio counts them.
+    round_limit: Option<u64>,
+    round_bytes: u64,
     stop: bool,
     has_nothing: bool,
     /// The place that was proposed last was drawn.
@@ -190,7 +200,15 @@ impl Sequence {
         let limit = |n: u64| n.saturating_mul(job.loops).saturating_mul(times);
         let bytes = (!job.time_based).then(|| limit(once));
         let ios = (job.number_ios > 0).then(|| limit(job.number_ios));
+        // What an asynchronous engine takes is counted, and ends the round.
+        let most = match job.random && job.no_map && job.writes {
+            true => layout.size.max(job.io_size),
+            false => layout.size,
+        };
+        let is_counted = job.engine.is_async() && !job.time_based && !job.trims;
         Ok(Sequence {
+            round_limit: is_counted.then_some(most),
+            round_bytes: 0,
             job: job.clone(),
             fresh: streams.clone(),
             streams,
@@ -215,6 +233,12 @@ impl Sequence {
             phase: Phase::Running,
             pending: VecDeque::new(),
         })
+    }
+
+    /// Of a job with several operations in flight: one has ended. fio lets a sync follow until one
+    /// has ended, and again when another operation has.
+    pub fn ended(&mut self, was_sync: bool) {
+        self.sync_allowed = !was_sync;
     }
 
     /// Has the device of a job on zones nothing to read? Then a mixed job writes.
@@ -265,7 +289,8 @@ impl Sequence {
     fn operate(&mut self) {
         // What was trimmed is written, whatever there is left to do.
         let owes_write = || self.files.iter().any(|f| f.trimmed.is_some());
-        if self.stop || self.budget.is_spent() && !owes_write() {
+        let is_over = self.round_limit.is_some_and(|most| self.round_bytes >= most);
+        if self.stop || is_over || self.budget.is_spent() && !owes_write() {
             return self.end_round();
         }
         match self.due_sync() {
@@ -305,6 +330,7 @@ impl Sequence {
         }
         self.service.restart();
         self.owed = 0;
+        self.round_bytes = 0;
         self.moved = false;
         self.sync_allowed = true;
         self.zone_done = 0;
@@ -442,6 +468,7 @@ impl Sequence {
         }
         self.begun[direction.index()] += 1;
         self.zone_done += length;
+        self.round_bytes += length;
         self.sync_allowed = true;
         self.last_was_sync = false;
         self.moved = true;
