@@ -66,7 +66,8 @@ pub fn set(text: &str, job: &mut Job) -> Result<(), String> {
     Ok(())
 }
 
-/// `ACCESS/SIZE:ACCESS/SIZE:...`: percentages of the operations, and of the file or bytes of it.
+/// `ACCESS/SIZE:ACCESS/SIZE:...`: percentages of the operations, and of the file or bytes of it; a
+/// last one may leave its size out.
 fn zones_of(text: &str, is_bytes: bool, kb_base: u64) -> Result<Vec<Zone>, String> {
     let mut zones = Vec::new();
     let (mut accesses, mut end) = (0u64, 0u64);
@@ -76,6 +77,13 @@ fn zones_of(text: &str, is_bytes: bool, kb_base: u64) -> Result<Vec<Zone>, Strin
             .ok_or_else(|| format!("`{part}`: write ACCESSES/SIZE, such as 60/10"))?;
         let percent = value::whole(percent.trim().trim_end_matches('%'))?;
         let size = match is_bytes {
+            // A last part without a size is the rest.
+            _ if size.trim().is_empty() => {
+                zones.push(Zone { percent, until: Until::Percent(100) });
+                accesses = accesses.saturating_add(percent);
+                end = if is_bytes { end } else { 100 };
+                continue;
+            }
             true => value::bytes(size, kb_base)?,
             false => value::whole(size.trim().trim_end_matches('%'))?,
         };
