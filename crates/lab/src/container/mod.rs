@@ -1,7 +1,7 @@
 //! Images in containers: packed files, and images of virtual machines and of phones.
 //!
 //! Picture:    [`open`]: a file -> its kind ([`Kind::of`]) -> unpacked into a temporary file
-//!             without a name ([`Store`]), holes and all -> what is in that, at most [`DEPTH`] deep
+//!             without a name ([`Store`]), holes and all -> what is in that, at most `DEPTH` deep
 //!             -> a [`FileView`] of the raw image.
 //! Invariants: 1. no bytes make it panic; memory is bounded by [`packed::MEMORY_BYTES`], and what
 //!                comes out by [`Limits`].

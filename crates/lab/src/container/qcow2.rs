@@ -1,6 +1,6 @@
 //! qcow2, versions 2 and 3: a header, a table of tables (L1), tables (L2), clusters.
 //!
-//! Invariants: the entries that are read are at most [`ENTRIES_MAX`], however many tables are the
+//! Invariants: the entries that are read are at most `ENTRIES_MAX`, however many tables are the
 //!             same; what is unpacked is bounded by the limits of the store.
 //! Left out:   by name: backing files, encryption, external data files, extended L2 entries,
 //!             clusters packed with zstd. Snapshots, bitmaps and reference counts are not read.
