@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 fn program(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_writepath"));
+    // Who starts the tests may ignore a hangup (nohup), and the program would then, too.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_writepath")]);
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command
 }
@@ -24,10 +27,33 @@ fn code(dir: &Path, args: &[&str]) -> Option<i32> {
     run(dir, args).status.code()
 }
 
+/// A program under way. It ends with its test, also with one that fails.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Deref for Started {
+    type Target = Child;
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Started {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
 /// A program under way, whose stderr is in `said`.
-fn start(dir: &Path, args: &[&str]) -> Child {
+fn start(dir: &Path, args: &[&str]) -> Started {
     let said = File::create(dir.join("said")).expect("made");
-    program(dir, args).stdout(Stdio::null()).stderr(said).spawn().expect("started")
+    Started(program(dir, args).stdout(Stdio::null()).stderr(said).spawn().expect("started"))
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {

@@ -18,7 +18,9 @@ const WITHIN: Duration = Duration::from_secs(4);
 
 /// A command that is given a signal when `part` is there, and how long it went on then.
 fn interrupted(dir: &Path, args: &str, part: &Path, with: Signal) -> (Output, Duration) {
-    let child = Command::new(PROGRAM)
+    // Who starts the tests may ignore a hangup (nohup), and the program would then, too.
+    let child = Command::new("env")
+        .args(["--default-signal=HUP", PROGRAM])
         .args(args.split_ascii_whitespace().map(|a| a.replace('\u{a0}', " ")))
         .arg("--json")
         .current_dir(dir)

@@ -60,7 +60,9 @@ pub struct World {
 impl World {
     /// A call of the program, in a folder and with a folder for temporary files of its own.
     pub fn command(&self, arguments: &[String]) -> Command {
-        let mut command = Command::new(&self.program);
+        // Who starts this may ignore a hangup (nohup), and the program would then, too.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(&self.program);
         command.args(arguments).current_dir(self.scratch.join("work"));
         command.env("TMPDIR", self.scratch.join("tmp")).env("RUST_BACKTRACE", "0");
         command
