@@ -431,6 +431,17 @@ impl Drop for Loop {
     }
 }
 
+/// Runs of a class on the host. While another program fills the page cache the host's flusher may
+/// begin in the middle of a file, which then lies in two pieces.
+const HOST_RUNS: usize = 3;
+
+/// What one side did: an answer for each call, and the places of each name.
+#[derive(PartialEq)]
+struct Side {
+    answers: Vec<Option<u64>>,
+    places: BTreeMap<String, (String, String)>,
+}
+
 /// What a class came to: names; how many of them differ in inode number or extents, and in blocks
 /// of the extent tree; the first difference.
 struct Outcome {
@@ -442,65 +453,97 @@ struct Outcome {
     note: String,
 }
 
-fn compare((name, mib, args, rotates, program): &Class) -> Result<Outcome, String> {
-    let seed = std::env::var("PLACEMENT_SEED").ok().and_then(|n| n.parse().ok());
-    let mut s = Script::new(seed.unwrap_or(7));
-    program(&mut s);
-    let ops = s.ops;
-    let dir = tempfile::tempdir().expect("a directory");
-    let (image, at) = (dir.path().join("image"), dir.path().join("mnt"));
-    std::fs::create_dir(&at).expect("made");
-    File::create(&image).and_then(|f| f.set_len(mib << 20)).expect("made");
+impl Outcome {
+    fn new(names: &[String], ops: &[Op], here: &Side, there: &Side) -> Outcome {
+        let (mut note, mut answers) = (String::new(), false);
+        for (n, (a, b)) in here.answers.iter().zip(&there.answers).enumerate() {
+            if a != b {
+                answers = true;
+                note = format!("call {n} {:?}: here {a:?}, there {b:?}; ", ops[n]);
+                break;
+            }
+        }
+        let (a, b) = (&here.places, &there.places);
+        let differ: Vec<&String> = names.iter().filter(|n| a[*n].0 != b[*n].0).collect();
+        let nodes: Vec<&String> = names.iter().filter(|n| a[*n].1 != b[*n].1).collect();
+        for n in differ.iter().chain(&nodes).take(1) {
+            note += &format!("{n}:\n    here  {:?}\n    there {:?}", a[*n], b[*n]);
+        }
+        Outcome { names: names.len(), data: differ.len(), nodes: nodes.len(), answers, note }
+    }
+
+    /// Is everything equal that must be?
+    fn agrees(&self, class: &str) -> bool {
+        let nodes = if TIMED_NODES.contains(&class) { 0 } else { self.nodes };
+        self.data + nodes == 0 && !self.answers
+    }
+}
+
+/// Runs a program on the host, on a copy of image `made`.
+fn on_the_host(
+    dir: &Path,
+    made: &Path,
+    (rotates, ops, names): (bool, &[Op], &[String]),
+) -> Result<Side, String> {
+    let (image, at) = (dir.join("there"), dir.join("mnt"));
+    std::fs::create_dir_all(&at).expect("made");
     let (i, m) = (image.display().to_string(), at.display().to_string());
-    let mut all: Vec<&str> = vec!["-q", "-F", "-E", "lazy_itable_init=0"];
-    all.extend(args.split_whitespace());
-    all.push(&i);
-    assert!(tool("mkfs.ext4", &all).expect("mkfs.ext4 exists").0, "{name}");
-    let start = files::load(&image).expect("read").0;
-    let device = Loop::new(&i, *rotates)?;
+    let made = made.display().to_string();
+    assert!(tool("cp", &["--sparse=always", &made, &i]).expect("cp exists").0, "{made} copied");
+    let device = Loop::new(&i, rotates)?;
     let (ok, text) =
         tool("mount", &["-o", "commit=3600", "-t", "ext4", &device.0, &m]).expect("mount exists");
     if !ok {
         return Err(text);
     }
     std::thread::sleep(Duration::from_millis(5600));
-    let expected = theirs(&at, &ops);
+    let answers = theirs(&at, ops).into_iter().map(Result::ok).collect();
     unmount(&m);
     drop(device);
+    Ok(Side { answers, places: places(&i, names) })
+}
 
+/// Runs a program here, on what image `made` holds.
+fn here(dir: &Path, made: &Path, class: &Class, ops: &[Op], names: &[String]) -> Side {
+    let (name, mib, _, rotates, _) = class;
+    let start = files::load(made).expect("read").0;
     let cpus = possible_cpus();
     let options = format!("era=6.18,commit=3600,cpus={cpus},rotational={rotates}");
     let here = machine(&options, *mib, start);
     let vfs = here.mount().expect("mounts");
-    let (v, todo) = (vfs.clone(), ops.clone());
-    let got: Vec<FsResult<u64>> = here
+    let (v, todo) = (vfs.clone(), ops.to_vec());
+    let answers = here
         .block_on("program", async move {
             v.rt().sleep(Span::millis(5600)).await;
             let mut open = BTreeMap::new();
             let mut out = Vec::new();
             for op in &todo {
-                out.push(one(&v, &mut open, op).await);
+                out.push(one(&v, &mut open, op).await.ok());
             }
             out
         })
         .expect("runs");
     here.unmount(&vfs).expect("unmounts");
-    let ours = dir.path().join("ours");
+    let ours = dir.join("ours");
     files::save(&here.view().medium, Sector(0), mib << 20, &ours).expect("saved");
     drop(vfs);
     here.rt.cut();
     let o = ours.display().to_string();
     let (clean, text) = tool("e2fsck", &["-fn", &o]).expect("e2fsck exists");
     assert!(clean, "{name}: e2fsck says\n{text}");
+    let places = places(&o, names);
+    assert_eq!(places.len(), names.len(), "{name}");
+    Side { answers, places }
+}
 
-    let (mut note, mut answers) = (String::new(), false);
-    for (n, (a, b)) in got.iter().zip(&expected).enumerate() {
-        if a.as_ref().ok() != b.as_ref().ok() {
-            answers = true;
-            note = format!("call {n} {:?}: here {a:?}, there {b:?}; ", ops[n]);
-            break;
-        }
-    }
+/// What a class came to, with the host's runs that it took; without an outcome if no two of the
+/// host's runs agree and none with ours.
+fn compare(class: &Class) -> Result<(Option<Outcome>, usize), String> {
+    let (name, mib, args, rotates, program) = class;
+    let seed = std::env::var("PLACEMENT_SEED").ok().and_then(|n| n.parse().ok());
+    let mut s = Script::new(seed.unwrap_or(7));
+    program(&mut s);
+    let ops = s.ops;
     let mut names: Vec<String> = Vec::new();
     for op in &ops {
         match op {
@@ -508,14 +551,27 @@ fn compare((name, mib, args, rotates, program): &Class) -> Result<Outcome, Strin
             _ => {}
         }
     }
-    let (a, b) = (places(&o, &names), places(&i, &names));
-    assert_eq!(a.len(), names.len(), "{name}");
-    let differ: Vec<&String> = names.iter().filter(|n| a[*n].0 != b[*n].0).collect();
-    let nodes: Vec<&String> = names.iter().filter(|n| a[*n].1 != b[*n].1).collect();
-    for n in differ.iter().chain(&nodes).take(1) {
-        note += &format!("{n}:\n    here  {:?}\n    there {:?}", a[*n], b[*n]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let made = dir.path().join("made");
+    File::create(&made).and_then(|f| f.set_len(mib << 20)).expect("made");
+    let path = made.display().to_string();
+    let mut all: Vec<&str> = vec!["-q", "-F", "-E", "lazy_itable_init=0"];
+    all.extend(args.split_whitespace());
+    all.push(&path);
+    assert!(tool("mkfs.ext4", &all).expect("mkfs.ext4 exists").0, "{name}");
+
+    let ours = here(dir.path(), &made, class, &ops, &names);
+    let mut seen: Vec<Side> = Vec::new();
+    for run in 1..=HOST_RUNS {
+        let theirs = on_the_host(dir.path(), &made, (*rotates, &ops, &names))?;
+        let outcome = Outcome::new(&names, &ops, &ours, &theirs);
+        if outcome.agrees(name) || seen.contains(&theirs) {
+            return Ok((Some(outcome), run));
+        }
+        println!("{name}, run {run} on the host: {}", outcome.note);
+        seen.push(theirs);
     }
-    Ok(Outcome { names: names.len(), data: differ.len(), nodes: nodes.len(), answers, note })
+    Ok((None, HOST_RUNS))
 }
 
 #[test]
@@ -530,9 +586,10 @@ fn files_lie_where_the_host_kernel_puts_them() {
     let (mut wrong, mut names) = (Vec::new(), 0);
     for class in CLASSES.iter().filter(|c| c.0.contains(&only)) {
         match compare(class) {
-            Ok(o) => {
+            Ok((Some(o), runs)) => {
                 println!(
-                    "{:<34} {:>4} of {:>4} names equal, {:>3} with other tree blocks; {}",
+                    "{:<34} {:>4} of {:>4} names equal, {:>3} with other tree blocks, {runs} runs \
+                     on the host; {}",
                     class.0,
                     o.names - o.data,
                     o.names,
@@ -540,10 +597,13 @@ fn files_lie_where_the_host_kernel_puts_them() {
                     o.note
                 );
                 names += o.names;
-                let nodes = if TIMED_NODES.contains(&class.0) { 0 } else { o.nodes };
-                if o.data + nodes > 0 || o.answers {
+                if !o.agrees(class.0) {
                     wrong.push(class.0);
                 }
+            }
+            Ok((None, runs)) => {
+                let why = format!("each of {runs} runs on the host placed files otherwise");
+                skipped(&format!("{check}: {}", class.0), &why);
             }
             Err(why) => {
                 skipped(check, &format!("this host cannot mount an image: {why}"));
@@ -553,4 +613,5 @@ fn files_lie_where_the_host_kernel_puts_them() {
     }
     println!("{names} names");
     assert!(wrong.is_empty(), "not as on the host: {wrong:?}");
+    assert!(names > 0, "no class could be compared");
 }
