@@ -203,6 +203,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "CPUs of the machine: since 6.17 large files are spread over as many groups",
     },
     OptionSpec {
+        key: "nosmp",
+        when: When::Mount,
+        default: "",
+        help: "kernel without SMP: its counts of free inodes and blocks do not lag behind",
+    },
+    OptionSpec {
         key: "rotational",
         when: When::Mount,
         default: "",
@@ -365,6 +371,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             commit_interval: wp_base::Span::secs(u64::from(commit)),
             init_itable: (!switch(o, "noinit_itable")).then_some(multiplier),
             rotational: switch(o, "rotational"),
+            smp: !switch(o, "nosmp"),
             cpus: number(o, "cpus", "cpus: a number")?.max(1),
             zeroout_kib: number(o, "extent_max_zeroout_kb", "extent_max_zeroout_kb: a number")?,
             epoch_secs: env.epoch_secs,

@@ -52,23 +52,26 @@ pub(super) struct Groups {
 }
 
 /// What `percpu_counter_read` says of counters that one CPU changes.
-#[derive(Default)]
 pub(super) struct Rough {
     pub blocks: RoughCounter,
     pub inodes: RoughCounter,
     pub dirs: RoughCounter,
 }
 
-/// A counter whose changes are seen only when they have come to [`RoughCounter::BATCH`].
-#[derive(Default)]
+/// A counter whose changes are seen only when they have come to a batch (`percpu_counter`).
 pub(super) struct RoughCounter {
+    batch: i64,
     seen: Cell<i64>,
     own: Cell<i64>,
 }
 
 impl RoughCounter {
-    /// `percpu_counter_batch` of a machine with up to 16 CPUs.
-    const BATCH: i64 = 32;
+    /// Without SMP (`smp`) it is exact.
+    fn new(smp: bool) -> RoughCounter {
+        // `percpu_counter_batch` of a machine with up to 16 CPUs.
+        let batch = if smp { 32 } else { 1 };
+        RoughCounter { batch, seen: Cell::new(0), own: Cell::new(0) }
+    }
 
     pub(super) fn set(&self, value: u64) {
         self.seen.set(value as i64);
@@ -77,7 +80,7 @@ impl RoughCounter {
 
     pub(super) fn add(&self, n: i64) {
         let own = self.own.get() + n;
-        if own.abs() >= RoughCounter::BATCH {
+        if own.abs() >= self.batch {
             self.seen.set(self.seen.get() + own);
             self.own.set(0);
         } else {
@@ -91,8 +94,9 @@ impl RoughCounter {
 }
 
 impl Groups {
-    /// `goals`: how many groups are remembered for large files.
-    pub(super) fn new(rt: &Rt, groups: u32, goals: u32) -> Groups {
+    /// `goals`: how many groups are remembered for large files. `smp`: see
+    /// [`MountOptions::smp`](super::mount::MountOptions::smp).
+    pub(super) fn new(rt: &Rt, groups: u32, goals: u32, smp: bool) -> Groups {
         Groups {
             bits: RefCell::new((0..groups).map(|_| None).collect()),
             load: Lock::new(rt, "block group load", ()),
@@ -101,7 +105,11 @@ impl Groups {
             unread: Cell::new(groups),
             joins: Cell::new(0),
             last_inode_group: RefCell::default(),
-            rough: Rough::default(),
+            rough: Rough {
+                blocks: RoughCounter::new(smp),
+                inodes: RoughCounter::new(smp),
+                dirs: RoughCounter::new(smp),
+            },
             free_blocks: Cell::new(0),
             free_inodes: Cell::new(0),
             pending: Cell::new(0),

@@ -223,24 +223,30 @@ impl Ext4 {
         soon!(self.update_time(inode))?;
         let old = inode.size.get();
         let mut pieces = Pieces::new(data);
-        let mut at = offset;
+        let (mut at, mut done) = (offset, offset);
         while at < end {
             let skip = at % bs;
             let n = (bs - skip).min(end - at) as u32;
             let chunk = pieces.take_one(n);
-            match self.write_block(inode, at, &chunk).await {
+            // A page is prepared and ended as a whole (`generic_perform_write`).
+            let after = at + u64::from(n);
+            let ends_page = after == end || after.is_multiple_of(PAGE_BYTES as u64);
+            match self.write_block(inode, at, &chunk, ends_page).await {
                 Ok(()) => {
                     if at == offset && old < offset && site::EXTEND_GAP.on() {
                         Box::pin(self.zero_gap(inode, old, offset)).await?;
                     }
-                    at += u64::from(n);
+                    at = after;
+                    if ends_page {
+                        done = at;
+                    }
                 }
-                Err(e) if at == offset => return Err(e),
+                Err(e) if done == offset => return Err(e),
                 Err(_) => break,
             }
             self.wb.balance_dirty().await;
         }
-        Ok(at - offset)
+        Ok(done - offset)
     }
 
     /// A read's new access time, under `relatime`: if the file was changed since the last, or that
@@ -291,10 +297,11 @@ impl Ext4 {
         inode: &Rc<Inode>,
         at: u64,
         chunk: &Slice,
+        ends_page: bool,
     ) -> FsResult<()> {
         let mut tries = 0;
         loop {
-            match self.write_block_once(inode, at, chunk).await {
+            match self.write_block_once(inode, at, chunk, ends_page).await {
                 // Boxed: few writes meet it, and all would have room for it.
                 Err(FsError::NoSpace)
                     if tries < RETRIES && Box::pin(self.commit_for_space()).await? =>
@@ -322,6 +329,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         at: u64,
         chunk: &Slice,
+        ends_page: bool,
     ) -> FsResult<()> {
         let (bs, n) = (self.bs().bytes(), chunk.len());
         let index = at / u64::from(bs);
@@ -361,8 +369,11 @@ impl Ext4 {
             if let (true, Some(h)) = (journalled, &h) {
                 self.data_dirty(h, inode, &b)?;
             }
-            if !delay || end > inode.size.get() || end > inode.disksize.get() {
-                let after = self.sizes_after(h.as_ref(), inode, &b, end, delay, allocated)?;
+            if let (false, Some(h)) = (delay, &h) {
+                self.order_written(h, inode, &b, allocated)?;
+            }
+            if ends_page && (end > inode.size.get() || end > inode.disksize.get()) {
+                let after = self.sizes_after(h.as_ref(), inode, &b, end, delay)?;
                 self.follow(h.as_ref(), inode, after, end).await?;
             }
             if !journalled {
@@ -477,8 +488,26 @@ impl Ext4 {
         self.reserved_blocks.set(self.reserved_blocks.get() - blocks);
     }
 
-    /// What follows the copy: sizes, and in some eras the ordered list. Waits for nothing; what is
-    /// left to do is for [`Ext4::follow`].
+    /// Puts the file on the ordered list for a block that `write()` has given its place, and in
+    /// some eras for one that has it.
+    fn order_written(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        b: &Buffer,
+        allocated: bool,
+    ) -> FsResult<()> {
+        let era = &self.opts.era;
+        let files = era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks);
+        // Without it nobody waits for its data, or it goes through the journal.
+        if self.orders_data(inode) && files && site::FILE_ALLOCATED.on() {
+            self.file_inode(h, inode, b.block(), b.block() + 1)?;
+        }
+        Ok(())
+    }
+
+    /// What follows the copy of a page that ends at `end`, in block `b`: sizes, and in some eras
+    /// the ordered list. Waits for nothing; what is left to do is for [`Ext4::follow`].
     pub(super) fn sizes_after(
         self: &Rc<Self>,
         h: Option<&Handle>,
@@ -486,19 +515,13 @@ impl Ext4 {
         b: &Buffer,
         end: u64,
         delay: bool,
-        allocated: bool,
     ) -> FsResult<After> {
         let era = &self.opts.era;
         let grows = end > inode.size.get();
         let mapped = b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten);
-        if !self.orders_data(inode) {
-            // Nobody waits for its data, or it goes through the journal.
-        } else if !delay {
-            let files = era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks);
-            if files && site::FILE_ALLOCATED.on() {
-                self.file_inode(h.expect(ALLOCATES), inode, b.block(), b.block() + 1)?;
-            }
-        } else if grows
+        if delay
+            && self.orders_data(inode)
+            && grows
             && mapped
             && end > inode.disksize.get()
             && era.files_extending_write

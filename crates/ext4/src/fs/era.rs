@@ -184,8 +184,8 @@ policies! {
         "with 16 groups or more, groups are searched by their largest buddy or mean free run, not by number (mb_optimize_scan)";
     /// Those of a list in the order of their numbers, not of their last change.
     groups_in_order = "ext4: convert free groups order lists to xarrays",
-        Some(Version(6, 17, 0)), None,
-        "groups of a list are searched by number from the goal on, not in the order in which they joined it";
+        Some(Version(6, 12, 117)), None,
+        "groups of a list are searched by number from the goal on, not in the order in which they joined it (6.17; in 6.12's stable series by 6.12.117)";
     /// A shortened goal before a slow search.
     five_criteria = "ext4: Add allocation criteria 1.5 (CR1_5)",
         Some(Version(6, 5, 0)), None,

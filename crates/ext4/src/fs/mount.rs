@@ -87,6 +87,8 @@ pub struct MountOptions {
     pub init_itable: Option<u32>,
     /// The device is a rotating disk: groups near the goal are searched first (from 5.13).
     pub rotational: bool,
+    /// `CONFIG_SMP`: the counts that inodes are placed by are kept for each CPU, and lag behind.
+    pub smp: bool,
     /// CPUs of the machine: large files stream to this number of groups (from 6.17).
     pub cpus: u32,
     /// `extent_max_zeroout_kb` of sysfs: unwritten blocks beside a write that are zeroed past the
@@ -132,6 +134,7 @@ impl MountOptions {
             init_itable: Some(10),
             zeroout_kib: ZEROOUT_KIB,
             rotational: false,
+            smp: true,
             cpus: 2,
             epoch_secs: 1_700_000_000,
             writeback: WbPolicy {
@@ -283,7 +286,7 @@ impl Ext4 {
         let fs = Rc::new(Ext4 {
             rt: rt.clone(),
             csum: Checksums::of(&sb),
-            groups: Groups::new(rt, geo.groups, goals),
+            groups: Groups::new(rt, geo.groups, goals, opts.smp),
             bdev,
             wb,
             opts,

@@ -71,7 +71,7 @@ impl Ext4 {
         b.set(BufFlag::Uptodate);
         let (mut after, mut out) = (After::Nothing, Ok(()));
         if end > size || end > inode.disksize.get() {
-            match self.sizes_after(h.as_ref(), inode, &b, end, true, false) {
+            match self.sizes_after(h.as_ref(), inode, &b, end, true) {
                 Ok(what) => after = what,
                 Err(e) => out = Err(e),
             }
