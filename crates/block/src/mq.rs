@@ -158,6 +158,11 @@ impl Core {
         self.mq.wanted = true;
     }
 
+    /// Requests that wait for kblockd to take them (`requeue_list` and `flush_list`).
+    pub fn requeued(&self) -> usize {
+        self.mq.requeue.len()
+    }
+
     /// kblockd: moves what was requeued to the dispatch list (`blk_mq_requeue_work()`).
     pub fn take_requeued(&mut self) {
         while let Some((rq, at_head)) = self.mq.requeue.pop_front() {

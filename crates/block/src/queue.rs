@@ -330,6 +330,11 @@ impl BlockQueue {
         self.core.borrow().in_device as usize
     }
 
+    /// blk-mq: requests that wait for kblockd (`blk_mq_requeue_work()`).
+    pub fn requeued(&self) -> usize {
+        self.core.borrow().requeued()
+    }
+
     /// Bios that have been submitted and not ended, wherever they are.
     pub fn pending(&self) -> usize {
         self.core.borrow().pending_bios()

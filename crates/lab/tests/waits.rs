@@ -48,7 +48,7 @@ fn programs_that_differed_once_wait_as_in_linux_6_12() {
     let runs: Vec<_> = text.split("== ").skip(1).map(recorded_run).collect();
     assert!(runs.len() >= 10, "{}", runs.len());
     for (config, program, theirs) in runs {
-        let verdict = judge(config, &program, &theirs);
+        let verdict = judge(config, &program, &theirs, false);
         assert!(matches!(verdict, Verdict::Same(_)), "{} {}: {verdict:?}", config.name, program);
     }
 }
@@ -78,14 +78,14 @@ fn random_programs(fs: &str, aio: bool) {
         .map(|i| (plain[i as usize % plain.len()], generate(i, CALLS, extras)))
         .collect();
     let batch: Vec<(&Config, &Program)> = programs.iter().map(|(c, p)| (*c, p)).collect();
-    let verdicts = match both(&guest, &batch) {
+    let verdicts = match both(&guest, &batch, true) {
         Ok(v) => v,
         Err(why) => return skipped(check, &why),
     };
     assert_eq!(verdicts.len() as u64, PROGRAMS);
     let not_run = |v: &&Verdict| matches!(v, Verdict::NotRun(_));
     assert_eq!(verdicts.iter().find(not_run), None);
-    let findings = findings(&batch, &verdicts).expect("the list parses");
+    let findings = findings(&batch, &verdicts, true).expect("the list parses");
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(text.is_empty(), "{}", text.join("\n"));
 }

@@ -135,6 +135,12 @@ struct RandomArgs {
     /// Generate programs with io_submit and io_getevents
     #[arg(long)]
     aio: bool,
+    /// Compare the requests and flushes of each call, too
+    ///
+    /// As /sys/block/DEVICE/stat counts them: reads, writes and discards sent to the device, and
+    /// flushes that ended, from the beginning of the call to its end.
+    #[arg(long)]
+    requests: bool,
     /// Number of differing programs to minimise
     #[arg(long, default_value_t = 3)]
     shrink: u32,
@@ -458,7 +464,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
     shown.at(0, programs.len() as u64, "programs");
     for batch in programs.chunks(BATCH) {
         let batch: Vec<(&Config, &Program)> = batch.iter().map(|(c, p)| (*c, p)).collect();
-        match both(guest, &batch) {
+        match both(guest, &batch, a.requests) {
             Ok(v) => verdicts.extend(v),
             Err(_) if stopped() => {}
             Err(why) => return out.fail(Exit::HostIo, "guest", &why, ""),
@@ -478,14 +484,14 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             break;
         }
         if small.len() < a.shrink as usize && matches!(verdict, Verdict::Different(_)) {
-            match shrink(guest, config, program) {
+            match shrink(guest, config, program, a.requests) {
                 Ok(p) => small.push((config.name, p)),
                 Err(_) if stopped() => {}
                 Err(why) => return out.fail(Exit::HostIo, "guest", &why, ""),
             }
         }
     }
-    random_report(out, &programs, &verdicts, &small, stopped())
+    random_report(out, &programs, &verdicts, &small, (a.requests, stopped()))
 }
 
 fn random_report(
@@ -493,7 +499,7 @@ fn random_report(
     programs: &[(&Config, Program)],
     verdicts: &[Verdict],
     small: &[(&str, Program)],
-    stopped: bool,
+    (requests, stopped): (bool, bool),
 ) -> ExitCode {
     let mut t = String::new();
     let line = "a string takes it";
@@ -501,7 +507,11 @@ fn random_report(
         t,
         "Device waits of each call of random programs: Writepath against a Linux 6.12 guest\n\
          in virtual time. A wait is 100 us. A call that is less than 5 us short of a wait\n\
-         counts as one, on both sides: reading the guest's clock takes 256 ns of it.\n"
+         counts as one, on both sides: reading the guest's clock takes 256 ns of it.\n{}",
+        match requests {
+            true => "Requests sent to the device and flushes that ended in each call are compared, too.\n",
+            false => "",
+        }
     )
     .expect(line);
     writeln!(
@@ -550,7 +560,7 @@ fn random_report(
         }
     }
     let ran: Vec<(&Config, &Program)> = programs.iter().map(|(c, p)| (*c, p)).collect();
-    let findings = match findings(&ran, verdicts) {
+    let findings = match findings(&ran, verdicts, requests) {
         Ok(findings) => findings,
         Err(why) => return out.fail(Exit::Bug, "random.toml", &why, ""),
     };

@@ -123,7 +123,6 @@ fn compare_config(config: &Config) -> Result<Compared, MachineError> {
             latency_ns: recorded::LATENCY_NS,
             mount_ns: recorded::mount_before(start),
             settle_s: 10,
-            record: is_idle,
         };
         let ours = match run(config, &group.program, &setup) {
             Ok(o) => o,

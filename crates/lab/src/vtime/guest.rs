@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::config::Config;
-use super::run::Timed;
+use super::run::{Sent, Timed};
 use crate::host::group;
 use wp_base::plain::Shown as _;
 use wp_workload::program::Program;
@@ -200,7 +200,7 @@ fn read(dir: &Path, i: usize) -> Result<Ran, String> {
 pub fn timed(line: &str) -> Result<Timed, String> {
     let wrong = || format!("`{line}` is not a timed call");
     let cells: Vec<&str> = line.split('\t').collect();
-    let [case, op, index, start, ns, ok] = cells[..] else { return Err(wrong()) };
+    let [case, op, index, start, ns, ok, ref sent @ ..] = cells[..] else { return Err(wrong()) };
     let number = |t: &str| t.parse::<u64>().map_err(|_| wrong());
     Ok(Timed {
         case: case.to_owned(),
@@ -209,5 +209,13 @@ pub fn timed(line: &str) -> Result<Timed, String> {
         start_ns: number(start)?,
         ns: number(ns)?,
         ok: ok == "1",
+        sent: match *sent {
+            [] => None,
+            [requests, flushes] => {
+                let requests = requests.parse().map_err(|_| wrong())?;
+                Some(Sent { requests, flushes: number(flushes)? })
+            }
+            _ => return Err(wrong()),
+        },
     })
 }

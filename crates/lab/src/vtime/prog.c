@@ -1,6 +1,7 @@
 // Runs a program text (see program.rs) in a directory and prints, for each timed call or stretch,
-//   CASE OP INDEX START_NS DURATION_NS OK
-// in nanoseconds of CLOCK_MONOTONIC. Usage: prog FILE DIR; prog now
+//   CASE OP INDEX START_NS DURATION_NS OK REQUESTS FLUSHES
+// in nanoseconds of CLOCK_MONOTONIC; what the device was sent and flushed meanwhile.
+// Usage: prog FILE DIR; prog now
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,26 @@ static unsigned in_flight;
 static int fds[FDS];
 static char buf[BYTES] __attribute__((aligned(4096)));
 static char kase[128] = "-";
+static int statistics = -1;
+
+// Requests that were sent to the device since it began, and flushes that it has ended.
+struct sent {
+    long long requests, flushes;
+};
+
+static struct sent sent(void) {
+    char text[512] = "";
+    unsigned long long n[17] = {0};
+    if (pread(statistics, text, sizeof text - 1, 0) < 0) {
+        perror("/sys/block/z0/stat");
+        exit(1);
+    }
+    char *at = text;
+    for (int i = 0; i < 17; i++) n[i] = strtoull(at, &at, 10);
+    // Documentation/block/stat.rst: reads, writes and discards that ended, and what is in flight.
+    return (struct sent){n[0] + n[4] + n[11] + n[8], n[15]};
+}
+static struct sent before, after;
 
 static uint64_t now(void) {
     struct timespec t;
@@ -61,7 +82,7 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     int fd = n < FDS ? fds[n] : -1;
     uint64_t a = w[2] ? strtoull(w[2], 0, 10) : 0, b = w[3] ? strtoull(w[3], 0, 10) : 0;
     errno = EINVAL;
-#define T(e) do { *start = now(); r = (e); *end = now(); } while (0)
+#define T(e) do { before = sent(); *start = now(); r = (e); *end = now(); after = sent(); } while (0)
     if (!strcmp(c, "open")) {
         int f = flags(w[3]);
         T(open(w[2], f, 0644));
@@ -122,8 +143,9 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
 }
 
 static void done(char *op, char *index, uint64_t start, uint64_t end, long r) {
-    printf("%s\t%s\t%s\t%llu\t%llu\t%d\n", kase, op, index, (unsigned long long)start,
-           (unsigned long long)(end - start), r >= 0);
+    printf("%s\t%s\t%s\t%llu\t%llu\t%d\t%lld\t%lld\n", kase, op, index, (unsigned long long)start,
+           (unsigned long long)(end - start), r >= 0, after.requests - before.requests,
+           after.flushes - before.flushes);
 }
 
 int main(int argc, char **argv) {
@@ -138,8 +160,10 @@ int main(int argc, char **argv) {
     setvbuf(stdout, out, _IOFBF, sizeof out);
     for (int i = 0; i < FDS; i++) fds[i] = -1;
     if (syscall(SYS_io_setup, AIO, &context)) perror("io_setup");
+    statistics = open("/sys/block/z0/stat", O_RDONLY);
     char line[512], op[128] = "", index[16] = "";
     uint64_t begin = 0;
+    struct sent begun = {0};
     while (fgets(line, sizeof line, f)) {
         char *w[8] = {0}, *save;
         int n = 0;
@@ -151,8 +175,13 @@ int main(int argc, char **argv) {
         else if (!strcmp(w[0], "begin")) {
             snprintf(op, sizeof op, "%s", w[1]);
             snprintf(index, sizeof index, "%s", w[2]);
+            begun = sent();
             begin = now();
-        } else if (!strcmp(w[0], "end")) done(op, index, begin, now(), 0);
+        } else if (!strcmp(w[0], "end")) {
+            uint64_t end = now();
+            before = begun, after = sent();
+            done(op, index, begin, end, 0);
+        }
         else if (!strcmp(w[0], "exit")) {
             static struct io_event ended[AIO];
             while (in_flight) in_flight -= syscall(SYS_io_getevents, context, 1, AIO, ended, 0);

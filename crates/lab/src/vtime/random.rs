@@ -7,7 +7,7 @@ use wp_base::rng::Rng;
 use super::config::Config;
 use super::guest::{Guest, Ran};
 use super::listed::{Finding, check, parse_differences};
-use super::run::{RunError, Setup, Timed, run};
+use super::run::{RunError, Sent, Setup, Timed, run};
 use wp_workload::program::{AIO_MOST, Alloc, Call, Flags, Label, Program, Step};
 
 /// The known differences.
@@ -331,8 +331,13 @@ pub fn name_of(program: &Program) -> &str {
 }
 
 /// Holds the verdicts on programs against the list of known differences: which calls differ and
-/// are not listed, which are listed and the same now. Errors: the list does not parse.
-pub fn findings(ran: &[(&Config, &Program)], verdicts: &[Verdict]) -> Result<Vec<Finding>, String> {
+/// are not listed, which are listed and the same now. `requests` as in [`judge`]. Errors: the list
+/// does not parse.
+pub fn findings(
+    ran: &[(&Config, &Program)],
+    verdicts: &[Verdict],
+    requests: bool,
+) -> Result<Vec<Finding>, String> {
     let listed = parse_differences(DIFFERENCES_TOML)?;
     let mut found = BTreeSet::new();
     let mut runs = BTreeSet::new();
@@ -348,6 +353,7 @@ pub fn findings(ran: &[(&Config, &Program)], verdicts: &[Verdict]) -> Result<Vec
     let was_run = |line: &str| {
         let (config, rest) = line.split_once(": ").unwrap_or_default();
         runs.contains(&(config, rest.split(' ').next().unwrap_or_default()))
+            && (requests || !rest.contains(REQUESTS))
     };
     Ok(check(&found, &listed, was_run))
 }
@@ -368,10 +374,13 @@ pub enum Verdict {
     NotRun(String),
 }
 
-/// The program on our side, against what the kernel did. Errors: a machine of ours that stops.
-pub fn judge(config: &Config, program: &Program, theirs: &Ran) -> Verdict {
-    let setup =
-        Setup { latency_ns: LATENCY_NS, mount_ns: theirs.mount_ns, settle_s: 0, record: false };
+/// What follows the call in a difference of what the device was sent.
+const REQUESTS: &str = " requests/flushes";
+
+/// The program on our side, against what the kernel did; `requests`: what the device was sent in
+/// each call too. Errors: a machine of ours that stops.
+pub fn judge(config: &Config, program: &Program, theirs: &Ran, requests: bool) -> Verdict {
+    let setup = Setup { latency_ns: LATENCY_NS, mount_ns: theirs.mount_ns, settle_s: 0 };
     let ours = match run(config, program, &setup) {
         Ok(o) => o.timed,
         Err(RunError::NotModelled(why)) => return Verdict::NotRun(why),
@@ -390,28 +399,39 @@ pub fn judge(config: &Config, program: &Program, theirs: &Ran) -> Verdict {
         calls.iter().zip(waits).map(text).collect()
     };
     let (our_waits, their_waits) = (texts(&ours), texts(&theirs.timed));
-    let differences: Vec<CallDifference> = theirs
-        .timed
-        .iter()
-        .enumerate()
-        .map(|(i, t)| CallDifference {
-            call: format!("@{}:{}", t.op, t.index),
-            ours: our_waits.get(i).cloned().unwrap_or_else(|| "-".to_owned()),
-            theirs: their_waits[i].clone(),
-        })
-        .filter(|d| d.ours != d.theirs)
-        .collect();
+    let mut differences = Vec::new();
+    let mut compare = |call: String, ours: String, theirs: String| {
+        if ours != theirs {
+            differences.push(CallDifference { call, ours, theirs });
+        }
+    };
+    for (i, t) in theirs.timed.iter().enumerate() {
+        let call = format!("@{}:{}", t.op, t.index);
+        let our = our_waits.get(i).cloned().unwrap_or_else(|| "-".to_owned());
+        compare(call.clone(), our, their_waits[i].clone());
+        if requests {
+            let text =
+                |sent: Option<Sent>| sent.map_or("not counted".to_owned(), |s| s.to_string());
+            let our = text(ours.get(i).and_then(|o| o.sent));
+            compare(format!("{call}{REQUESTS}"), our, text(t.sent));
+        }
+    }
     match differences.is_empty() {
         true => Verdict::Same(theirs.timed.len()),
         false => Verdict::Different(differences),
     }
 }
 
-/// Runs programs on both sides, all in one boot. Errors: a guest that does not start or end.
-pub fn both(guest: &Guest, batch: &[(&Config, &Program)]) -> Result<Vec<Verdict>, String> {
+/// Runs programs on both sides, all in one boot; `requests` as in [`judge`]. Errors: a guest that
+/// does not start or end.
+pub fn both(
+    guest: &Guest,
+    batch: &[(&Config, &Program)],
+    requests: bool,
+) -> Result<Vec<Verdict>, String> {
     let theirs = guest.run(LATENCY_NS, batch)?;
     let verdicts = batch.iter().zip(theirs).map(|((config, program), theirs)| match theirs {
-        Ok(ran) => judge(config, program, &ran),
+        Ok(ran) => judge(config, program, &ran, requests),
         Err(why) => Verdict::NotRun(why),
     });
     Ok(verdicts.collect())
@@ -441,7 +461,7 @@ mod tests {
         let c = |n: &str| n.to_owned();
         let call = CallDifference { call: c("@fsync:9"), ours: c("4"), theirs: c("99") };
         let verdict = Verdict::Different(vec![call]);
-        let findings = findings(&[(config, &program)], &[verdict]).expect("the list parses");
+        let findings = findings(&[(config, &program)], &[verdict], false).expect("the list parses");
         let line = "ext4-default: r1 @fsync:9: Writepath 4, Linux 99".to_owned();
         assert_eq!(findings, [Finding::Unlisted(line)]);
     }

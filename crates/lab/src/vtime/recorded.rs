@@ -46,6 +46,7 @@ pub fn calls(config: &str) -> Result<Vec<Timed>, String> {
             start_ns: start.parse().map_err(|_| wrong())?,
             ns: ns.parse().map_err(|_| wrong())?,
             ok: true,
+            sent: None,
         });
     }
     Ok(out)

@@ -5,8 +5,11 @@
 //! clock the file system was mounted: its timers round to ticks, and to multiples of 8 or 64 of
 //! them.
 
-use wp_base::event::{Class, Record};
+use std::rc::Rc;
+
+use wp_base::event::{BlockAction, Class, Event, Flags, Op, Record};
 use wp_base::{FsError, FsResult, Span, Time};
+use wp_block::BlockQueue;
 use wp_device::preset;
 use wp_medium::MediumView;
 use wp_vfs::{Options, Vfs};
@@ -49,6 +52,41 @@ pub struct Timed {
     pub ns: u64,
     /// Did it succeed? (Stretches always.)
     pub ok: bool,
+    /// What the device was sent meanwhile; `None`: not counted.
+    #[serde(default)]
+    pub sent: Option<Sent>,
+}
+
+/// What the device was sent, as `/sys/block/DEVICE/stat` counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Sent {
+    /// Reads, writes and discards in flight or ended; a flush, too, while it is in flight.
+    pub requests: i64,
+    /// Flushes that ended.
+    pub flushes: u64,
+}
+
+impl std::fmt::Display for Sent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.requests, self.flushes)
+    }
+}
+
+impl Sent {
+    fn add(&mut self, event: &Event) {
+        let Event::Block { action, op, flags, sectors, .. } = event else { return };
+        match (action, op) {
+            (BlockAction::Issue, _) if *op != Op::Flush && *sectors > 0 => self.requests += 1,
+            // The device's flush, and the request that asked for it and for nothing else.
+            (BlockAction::Issue, Op::Flush) => self.requests += 1,
+            (BlockAction::Complete, Op::Flush) if flags.has(Flags::PREFLUSH) => {
+                self.requests -= 1;
+                self.flushes += 1;
+            }
+            (BlockAction::Complete, Op::Flush) => self.requests += 1,
+            _ => {}
+        }
+    }
 }
 
 impl Timed {
@@ -81,7 +119,7 @@ impl Timed {
 pub struct Outcome {
     /// Timed calls, in order.
     pub timed: Vec<Timed>,
-    /// Block and journal events since the mount, if asked for.
+    /// Block and journal events since the mount.
     pub records: Vec<Record>,
     /// The device at the end.
     pub view: MediumView,
@@ -96,8 +134,6 @@ pub struct Setup {
     pub mount_ns: u64,
     /// Seconds of rest between `sync` after the mount and the program.
     pub settle_s: u64,
-    /// Record block and journal events.
-    pub record: bool,
 }
 
 /// Why a program did not run.
@@ -131,25 +167,25 @@ pub fn run(config: &Config, program: &Program, setup: &Setup) -> Result<Outcome,
             .block_on("init", async move { rt.sleep_until(mount).await })
             .map_err(RunError::Machine)?;
     }
-    if setup.record {
-        machine.record(Class(Class::BLOCK.0 | Class::JBD2.0));
-    }
+    machine.record(Class(Class::BLOCK.0 | Class::JBD2.0));
     let vfs = machine.mount().map_err(|e| match e {
         MachineError::Fs { error: FsError::Unsupported(why), .. } => RunError::NotModelled(why),
         e => RunError::Machine(e),
     })?;
-    let (steps, settle) = (program.0.clone(), setup.settle_s);
+    let (steps, settle, queue) = (program.0.clone(), setup.settle_s, machine.queue.clone());
     let task = async move {
         vfs.sync().await?;
         vfs.rt().sleep(Span::secs(settle) + SLACK).await;
-        Interpreter::new(vfs).run(&steps).await
+        let mut player = Interpreter::new(vfs, queue);
+        player.run(&steps).await?;
+        player.count();
+        Ok((player.timed, player.records))
     };
-    let timed =
+    let (timed, records) =
         machine.block_on("tl", task).map_err(RunError::Machine)?.map_err(|error| match error {
             FsError::Unsupported(why) => RunError::NotModelled(why),
             error => RunError::Machine(MachineError::Fs { during: "a program", error }),
         })?;
-    let records = machine.rt.probe().take();
     Ok(Outcome { timed, records, view: machine.view() })
 }
 
@@ -162,13 +198,15 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
         "ext4" => format!("uuid={uuid},hash_seed={uuid},"),
         _ => String::new(),
     };
+    // User-Mode Linux of Debian is built without SMP.
+    let smp = if config.fs == "ext4" { "nosmp," } else { "" };
     let hz = if fs.options.iter().any(|o| o.key == "hz") { "hz=100," } else { "" };
     // btrfs is another device to the flusher than the one that mkfs has just written through.
     let others = match fs.options.iter().any(|o| o.key == "others_wrote") {
         true => format!("others_wrote={MKFS_BLOCKS},"),
         false => String::new(),
     };
-    let text = format!("era={ERA},{hz}{others}{identity}{}", config.ours);
+    let text = format!("era={ERA},{smp}{hz}{others}{identity}{}", config.ours);
     let fs_options = Options::parse(&text, fs.options)
         .map_err(|e| RunError::NotModelled(format!("option {}={}", e.key, e.value)))?;
     let cache = if config.cache { 64 << 20 } else { 0 };
@@ -208,20 +246,33 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
 
 struct Interpreter {
     vfs: Vfs,
+    queue: Rc<BlockQueue>,
     case: String,
     player: Player,
     timed: Vec<Timed>,
+    /// Events so far, and what of them the device was sent.
+    records: Vec<Record>,
+    sent: Sent,
 }
 
 impl Interpreter {
-    fn new(vfs: Vfs) -> Interpreter {
+    fn new(vfs: Vfs, queue: Rc<BlockQueue>) -> Interpreter {
         let player = Player::new(vfs.clone());
-        Interpreter { vfs, case: String::new(), player, timed: Vec::new() }
+        let (case, timed, records) = (String::new(), Vec::new(), Vec::new());
+        Interpreter { vfs, queue, case, player, timed, records, sent: Sent::default() }
     }
 
-    async fn run(mut self, steps: &[Step]) -> FsResult<Vec<Timed>> {
+    /// What the device was sent up to now.
+    fn count(&mut self) -> Sent {
+        let new = self.vfs.rt().probe().take();
+        new.iter().for_each(|r| self.sent.add(&r.event));
+        self.records.extend(new);
+        self.sent
+    }
+
+    async fn run(&mut self, steps: &[Step]) -> FsResult<()> {
         let rt = self.vfs.rt().clone();
-        let mut stretch: Option<(Label, Time)> = None;
+        let mut stretch: Option<(Label, Time, Sent)> = None;
         for step in steps {
             match step {
                 Step::Case(name) => self.case.clone_from(name),
@@ -230,10 +281,12 @@ impl Interpreter {
                     rt.sleep_until(Time(next) + SLACK).await;
                 }
                 Step::Nap(us) => rt.sleep(Span(us * 1000) + SLACK).await,
-                Step::Begin(label) => stretch = Some((label.clone(), rt.now())),
+                Step::Begin(label) => {
+                    stretch = Some((label.clone(), rt.now(), self.count()));
+                }
                 Step::End => {
-                    if let Some((label, start)) = stretch.take() {
-                        self.note(&label, start, true);
+                    if let Some((label, start, sent)) = stretch.take() {
+                        self.note(&label, (start, sent), true);
                     }
                 }
                 Step::Exit => self.player.exit().await?,
@@ -244,8 +297,13 @@ impl Interpreter {
                     return Err(FsError::Unsupported("`expect`, which the guest lacks".to_owned()));
                 }
                 Step::Call(label, call) => {
-                    let start = rt.now();
+                    let start = (rt.now(), self.count());
                     let out = self.player.call(call).await;
+                    // The guest has one CPU: on the way back to the program kblockd has its turn
+                    // first (WQ_HIGHPRI).
+                    if self.queue.requeued() > 0 {
+                        rt.yield_now().await;
+                    }
                     if let Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) = out {
                         return Err(e);
                     }
@@ -256,10 +314,11 @@ impl Interpreter {
                 }
             }
         }
-        Ok(self.timed)
+        Ok(())
     }
 
-    fn note(&mut self, label: &Label, start: Time, ok: bool) {
+    fn note(&mut self, label: &Label, (start, sent): (Time, Sent), ok: bool) {
+        let now = self.count();
         self.timed.push(Timed {
             case: self.case.clone(),
             op: label.op.clone(),
@@ -267,6 +326,10 @@ impl Interpreter {
             start_ns: start.0,
             ns: self.vfs.rt().now().since(start).0,
             ok,
+            sent: Some(Sent {
+                requests: now.requests - sent.requests,
+                flushes: now.flushes - sent.flushes,
+            }),
         });
     }
 }
@@ -284,6 +347,7 @@ mod tests {
             start_ns: 0,
             ns,
             ok: true,
+            sent: None,
         };
         let mut calls = vec![call(100_000)];
         calls.extend((0..10).map(|_| call(256)));

@@ -6,8 +6,14 @@ use super::random::{SETTLE_US, Verdict, both};
 use wp_workload::program::{Program, Step};
 
 /// Takes steps away, in halves and then one by one, as long as both sides still differ. Candidates
-/// of a round share a boot. Errors: a guest that does not start or end.
-pub fn shrink(guest: &Guest, config: &Config, program: &Program) -> Result<Program, String> {
+/// of a round share a boot; `requests` as in [`super::random::judge`]. Errors: a guest that does
+/// not start or end.
+pub fn shrink(
+    guest: &Guest,
+    config: &Config,
+    program: &Program,
+    requests: bool,
+) -> Result<Program, String> {
     let mut best = program.clone();
     let mut chunk = best.0.len().div_ceil(2);
     loop {
@@ -18,7 +24,7 @@ pub fn shrink(guest: &Guest, config: &Config, program: &Program) -> Result<Progr
             .filter(|c| c.0.len() < best.0.len())
             .collect();
         let batch: Vec<(&Config, &Program)> = candidates.iter().map(|c| (config, c)).collect();
-        let verdicts = both(guest, &batch)?;
+        let verdicts = both(guest, &batch, requests)?;
         let found = candidates
             .iter()
             .zip(&verdicts)
