@@ -9,6 +9,7 @@ mod btrfs_trace;
 mod btrfs_twin;
 mod bugs;
 mod calibrate;
+mod call_costs;
 mod crash;
 mod crash_failures;
 mod differential;

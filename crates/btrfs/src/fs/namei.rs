@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
+use wp_rt::CpuOp;
 use wp_vfs::{FileType, NodeSpec};
 
 use crate::core::Core;
@@ -145,6 +146,8 @@ impl Btrfs {
         }
         // Inode, reference, two names, directory, and a target.
         let _p = self.reserve(5 + u64::from(is_link)).await?;
+        self.rt.cpu(CpuOp::NameChange, 1).await;
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
         self.with(|c| c.check_name(self.tree, dir.ino, name))?;
         let ino = self.next_ino.get();
         self.next_ino.set(ino + 1);
@@ -212,6 +215,7 @@ impl Btrfs {
         }
         // Names, reference, inode, directory, orphan.
         let p = self.reserve_removal(6).await?;
+        self.rt.cpu(CpuOp::NameChange, 1).await;
         let again = self.find_in((&dir, name))?;
         if !again.is_some_and(|i| Rc::ptr_eq(&i, &inode)) || inode.is_dir() && inode.size() > 0 {
             return Err(FsError::NotEmpty);
@@ -257,6 +261,7 @@ impl Btrfs {
             return Err(FsError::TooManyLinks);
         }
         let _p = self.reserve(5).await?;
+        self.rt.cpu(CpuOp::NameChange, 1).await;
         if inode.nlink() == 0 {
             return Err(FsError::NotFound);
         }
@@ -368,6 +373,7 @@ impl Btrfs {
         }
         // Names, references and inodes of both, directories, orphan.
         let p = self.reserve(11).await?;
+        self.rt.cpu(CpuOp::NameChange, 2).await;
         let (moved, again) = self.check_rename(from, to)?;
         if again.as_ref().is_some_and(|old| old.ino == moved.ino) {
             return Ok(());

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::BufFlag;
-use wp_rt::LockGuard;
+use wp_rt::{CpuOp, LockGuard};
 
 use crate::disk::Key;
 
@@ -144,6 +144,7 @@ impl Btrfs {
         if inode.is_gone.replace(true) {
             return Ok(());
         }
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
         self.drop_blocks(inode, 0, u64::MAX).await;
         self.wait_ordered(inode, 0, u64::MAX).await;
         let done = self.delete_items(inode.ino).await;

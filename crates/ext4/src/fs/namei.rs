@@ -384,6 +384,7 @@ impl Ext4 {
         let h = soon!(self.start(CREDITS_NAME))?;
         let mode = inode.disk.borrow().mode.get();
         let out = async {
+            self.rt.cpu(CpuOp::NameChange, 1).await;
             self.add_name(&h, dir, name, inode.ino, self.type_byte(mode)).await?;
             inode.set_nlink(inode.nlink() + 1);
             inode.set_ctime(self.time());
@@ -472,6 +473,7 @@ impl Ext4 {
         let h = soon!(self.start(2 * CREDITS_NAME))?;
         let mode = inode.disk.borrow().mode.get();
         let out = async {
+            self.rt.cpu(CpuOp::NameChange, 2).await;
             match &target {
                 Some(t) => {
                     self.retarget(&h, to_dir, t, inode.ino, self.type_byte(mode)).await?;

@@ -196,6 +196,7 @@ impl F2fs {
             return Err(FsError::TooManyLinks);
         }
         self.balance_fs(true).await;
+        self.rt.cpu(CpuOp::NameChange, 1).await;
         inode.f.borrow_mut().ctime = self.time();
         inode.set(fi::INC_LINK);
         let op = self.lock_op().await;
@@ -336,6 +337,7 @@ impl F2fs {
             self.make_room_inline(old_dir, new_name).await?;
         }
         self.balance_fs(true).await;
+        self.rt.cpu(CpuOp::NameChange, 2).await;
         let op = self.lock_op().await;
         let (from, to) = ((old_dir, old_name), (new_dir, new_name));
         self.move_name(&inode, from, to, replaced.as_ref()).await?;

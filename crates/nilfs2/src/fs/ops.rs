@@ -5,6 +5,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult, Ino};
 use wp_cache::Fut;
 use wp_medium::Slice;
+use wp_rt::CpuOp;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec, Reserve,
     StatFs, SyncKind, TimeSpec,
@@ -35,6 +36,16 @@ fn kind_of(t: disk::FileType) -> Option<FileType> {
 }
 
 impl Mounted {
+    /// The work of removing a name; of freeing inode `number`, too, if it has `last` links or fewer
+    /// and is not open.
+    async fn removal(&self, number: u64, last: u16) {
+        self.0.rt.cpu(CpuOp::NameChange, 1).await;
+        let is_open = self.0.opens.borrow().get(&number).is_some_and(|n| *n > 0);
+        if self.0.inode(number).is_ok_and(|i| i.links_count.get() <= last) && !is_open {
+            self.0.rt.cpu(CpuOp::InodeChange, 1).await;
+        }
+    }
+
     fn file(&self, ino: Ino) -> FsResult<disk::Inode> {
         let inode = self.0.inode(ino.0)?;
         if inode.is_dir() { Err(FsError::IsDir) } else { Ok(inode) }
@@ -175,6 +186,8 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
+            self.0.rt.cpu(CpuOp::NameChange, 1).await;
+            self.0.rt.cpu(CpuOp::InodeChange, 1).await;
             let made = self.0.make(dir.0, name, spec).map(Ino);
             self.0.settled(made).await
         })
@@ -184,6 +197,9 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
+            if let Ok(found) = self.0.find_name(dir.0, name) {
+                self.removal(found.ino, 1).await;
+            }
             let done = self.0.unlink_name(dir.0, name);
             self.0.settled(done).await
         })
@@ -195,6 +211,7 @@ impl FileSystem for Mounted {
             self.0.load_dir(dir.0).await?;
             let found = self.0.find_name(dir.0, name)?;
             self.0.load_dir(found.ino).await?;
+            self.removal(found.ino, 2).await;
             let done = self.0.remove_dir(dir.0, name);
             self.0.settled(done).await
         })
@@ -218,6 +235,7 @@ impl FileSystem for Mounted {
             {
                 fs.load_dir(old.ino).await?;
             }
+            fs.rt.cpu(CpuOp::NameChange, 2).await;
             let done = fs.move_name((from.0.0, from.1), (to.0.0, to.1));
             fs.settled(done).await
         })
@@ -227,6 +245,7 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
+            self.0.rt.cpu(CpuOp::NameChange, 1).await;
             let done = self.0.link_name(ino.0, dir.0, name);
             self.0.settled(done).await
         })
@@ -315,6 +334,7 @@ impl FileSystem for Mounted {
         }
         Call::later(async move {
             let _sem = self.0.sem.lock().await;
+            self.0.rt.cpu(CpuOp::InodeChange, 1).await;
             let done = self.0.drop_if_unused(ino.0);
             self.0.settled(done).await
         })
