@@ -1,0 +1,213 @@
+//! One operation of a job, by its engine: from the call to its count.
+
+use wp_base::rng::mix64;
+use wp_base::{FsError, FsResult, Span};
+use wp_medium::Slice;
+use wp_vfs::{Fd, IoCall, Reserve};
+
+use super::super::job::Engine;
+use super::super::queue::Queue;
+use super::super::sequence::Direction;
+use super::super::verify::{Expected, Piece};
+use super::Task;
+use super::running::{Held, Operation, Running};
+
+impl Task {
+    pub(super) async fn issue(
+        &self,
+        run: &mut Running,
+        queue: &mut Option<Queue>,
+        file: usize,
+        direction: Direction,
+        (offset, length): (u64, u64),
+        held: Option<Held>,
+    ) -> FsResult<()> {
+        let d = direction.index();
+        let at_ns = self.now().since(run.epoch).0;
+        if let Some(log) = &mut run.result.iolog {
+            log.operation(at_ns, file, direction, (offset, length));
+        }
+        if self.job.engine == Engine::Null {
+            return self.nothing(run, (file, d), (offset, length)).await;
+        }
+        let fd = run.fds[file].ok_or(FsError::BadFile)?;
+        if self.job.engine.lays_out() {
+            let ((issued, held), expected) = ((None, None), Expected::Anything);
+            let (start, direction) = (self.now(), d);
+            let op = Operation { file, direction, offset, length, start, issued, held, expected };
+            self.change_layout(run, fd, &op).await?;
+            return self.think(run, queue).await;
+        }
+        let mut expected = Expected::Anything;
+        let call = match direction {
+            Direction::Write => {
+                run.writes += 1;
+                let data = self.contents(run.writes - 1, offset, length);
+                self.contents.wrote(&run.layout.files[file].path, offset, &data);
+                run.history.wrote(Piece { file, offset, data: data.clone() });
+                Some(IoCall::Write(offset, vec![data]))
+            }
+            Direction::Read => {
+                let path = &run.layout.files[file].path;
+                expected = self.contents.expected(&self.job, path, offset, length);
+                Some(IoCall::Read(offset, length))
+            }
+            Direction::Trim => None,
+        };
+        let start = self.now();
+        let op =
+            Operation { file, direction: d, offset, length, start, issued: None, held, expected };
+        match (call, queue.as_mut()) {
+            (Some(call), Some(queue)) => queue.io(run, fd, call, op).await?,
+            (Some(call), None) => self.wait_for(run, fd, call, op).await?,
+            (None, queue) => self.trim(run, queue, fd, op).await?,
+        }
+        self.think(run, queue).await
+    }
+
+    /// An operation of engine `null`: it takes an assumed time, or a job of a time never ended.
+    async fn nothing(
+        &self,
+        run: &mut Running,
+        (file, direction): (usize, usize),
+        (offset, length): (u64, u64),
+    ) -> FsResult<()> {
+        const TAKES: Span = Span::micros(1);
+        let (start, expected) = (self.now(), Expected::Anything);
+        let (issued, held) = (None, None);
+        let op = Operation { file, direction, offset, length, start, issued, held, expected };
+        self.vfs.rt().sleep(TAKES).await;
+        run.issued[direction] += length;
+        let depth = &mut run.result.depth;
+        depth.level(1, 1);
+        depth.submitted(1);
+        depth.completed(1);
+        run.ended(self.now(), &op, Ok(length), &[])?;
+        run.sample(self.now());
+        self.think(run, &mut None).await
+    }
+
+    /// The think time, if it is due.
+    async fn think(&self, run: &mut Running, queue: &mut Option<Queue>) -> FsResult<()> {
+        run.total += 1;
+        let worked = self.now().since(run.think_since);
+        let iotime = Span::micros(self.job.thinktime_iotime);
+        let is_due = run.total >= run.think_from.saturating_add(self.job.thinktime_blocks)
+            || (self.job.thinktime_iotime > 0 && worked >= iotime);
+        if self.job.thinktime > 0 && is_due {
+            if let Some(queue) = queue {
+                queue.drain(run).await?;
+            }
+            self.vfs.rt().sleep(Span::micros(self.job.thinktime)).await;
+            run.think_from = run.total;
+            run.think_since = self.now();
+        }
+        Ok(())
+    }
+
+    /// One discard. No engine here has a call for it: fio makes it and waits, beside what is in
+    /// flight, once what was prepared has been submitted.
+    async fn trim(
+        &self,
+        run: &mut Running,
+        queue: Option<&mut Queue>,
+        fd: Fd,
+        op: Operation,
+    ) -> FsResult<()> {
+        if let Some(queue) = queue {
+            queue.submit_prepared(run).await?;
+        }
+        let done = match &op.held {
+            Some(held) => self.reset_zone(run, held).await,
+            None => self.vfs.discard(fd, op.offset, op.length).await,
+        };
+        self.waited(run, &op, done.map(|()| op.length), &[])
+    }
+
+    /// One operation of an engine that changes the layout of files.
+    async fn change_layout(&self, run: &mut Running, fd: Fd, op: &Operation) -> FsResult<()> {
+        let done = if self.job.engine == Engine::Ftruncate {
+            self.vfs.ftruncate(fd, op.offset).await
+        } else {
+            let how = match op.direction {
+                0 => Reserve::Space { keep_size: true },
+                1 => Reserve::Space { keep_size: false },
+                _ => Reserve::Punch,
+            };
+            self.vfs.fallocate(fd, how, op.offset, op.length).await
+        };
+        self.waited(run, op, done.map(|()| op.length), &[])
+    }
+
+    /// One operation of a synchronous engine.
+    pub(super) async fn wait_for(
+        &self,
+        run: &mut Running,
+        fd: Fd,
+        call: IoCall,
+        op: Operation,
+    ) -> FsResult<()> {
+        let mut read = Vec::new();
+        let done = match call {
+            IoCall::Write(offset, data) => self.vfs.pwrite(fd, offset, &data).await,
+            IoCall::Read(offset, length) => self.vfs.pread(fd, offset, length).await.map(|data| {
+                read = data;
+                read.iter().map(|s| u64::from(s.len())).sum()
+            }),
+            IoCall::Sync(_) => return Err(FsError::Invalid("fio: a sync among operations")),
+        };
+        self.waited(run, &op, done, &read)
+    }
+
+    /// Counts an operation that was waited for.
+    fn waited(
+        &self,
+        run: &mut Running,
+        op: &Operation,
+        done: FsResult<u64>,
+        read: &[Slice],
+    ) -> FsResult<()> {
+        run.issued[op.direction] += op.length;
+        let depth = &mut run.result.depth;
+        depth.level(1, 1);
+        depth.submitted(1);
+        depth.completed(1);
+        run.ended(self.now(), op, done, read)?;
+        run.sample(self.now());
+        Ok(())
+    }
+
+    /// Waits until the bytes issued so far would have taken this long at the rate asked for.
+    pub(super) async fn keep_rate(&self, run: &Running, d: usize) {
+        let per_second = match (self.job.rate[d], self.job.rate_iops[d]) {
+            (0, 0) => return,
+            (0, iops) => iops.saturating_mul(self.job.min_bs[d]),
+            (rate, _) => rate,
+        };
+        // fio reckons in whole microseconds.
+        let micros = u128::from(run.issued[d]) * 1_000_000 / u128::from(per_second);
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX / 2000).min(u64::MAX / 2000);
+        let due = run.epoch + Span::micros(micros);
+        if due > self.now() {
+            self.vfs.rt().sleep_until(due).await;
+        }
+    }
+
+    fn contents(&self, write: u64, offset: u64, length: u64) -> Slice {
+        let len = length as u32;
+        let job = &self.job;
+        let own = u64::from(job.thread_number) << 40;
+        if job.verifies() {
+            // Whatever is asked for, fio writes a header and fills each buffer anew.
+            Slice::pattern(mix64(own + write + 1), offset, len)
+        } else if job.zero_buffers {
+            Slice::zero(len)
+        } else if let Some(pattern) = job.pattern {
+            Slice::pattern(pattern, 0, len)
+        } else if job.refill || job.scramble {
+            Slice::pattern(mix64(own + write + 1), offset, len)
+        } else {
+            Slice::pattern(mix64(own), 0, len)
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a job has done so far, and how an operation that ends is counted.
+
+use wp_base::{FsError, FsResult, Span, Time};
+use wp_medium::Slice;
+use wp_vfs::Fd;
+
+use super::super::control::Control;
+use super::super::job::Job;
+use super::super::logs::{self, Logged};
+use super::super::result::{DepthCounts, DirectionResult, JobResult, errno};
+use super::super::samples::Sampler;
+use super::super::sequence::Direction;
+use super::super::setup::Layout;
+use super::super::stats::Stat;
+use super::super::verify::{EILSEQ, Expected, History};
+use super::super::zoned;
+use super::Task;
+
+/// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
+const ETIMEDOUT: i32 = 110;
+
+/// Does a job go on after an error of this direction?
+fn goes_on_after(job: &Job, direction: usize, e: &FsError) -> bool {
+    let d = usize::from(direction > 0);
+    job.continue_on_error[d] || job.ignored_errors[d].contains(&errno(e))
+}
+
+/// Samplers of bandwidth and rate, by direction.
+pub(super) fn samplers(job: &Job, now: Time) -> [[Sampler; 2]; 3] {
+    let periods = [job.bw_period_ns, job.iops_period_ns];
+    std::array::from_fn(|_| periods.map(|p| Sampler::new(p, now.0)))
+}
+
+/// A read or write of a job.
+pub(in crate::fio) struct Operation {
+    /// Number of its file.
+    pub file: usize,
+    /// Index of its direction.
+    pub direction: usize,
+    /// In bytes.
+    pub offset: u64,
+    /// In bytes.
+    pub length: u64,
+    /// When it was prepared.
+    pub start: Time,
+    /// When its submission had returned; `None` of a synchronous engine.
+    pub issued: Option<Time>,
+    /// The zone that it holds.
+    pub held: Option<Held>,
+    /// What a read must give.
+    pub expected: Expected,
+}
+
+/// A zone that an operation is on its way to.
+pub(in crate::fio) struct Held {
+    pub(super) file: usize,
+    /// Its number.
+    pub(super) zone: usize,
+    /// It is to be reset first; of a trim that is all.
+    pub(super) resets: bool,
+}
+
+/// What a job has done so far.
+pub(in crate::fio) struct Running {
+    pub(super) layout: Layout,
+    pub(super) fds: Vec<Option<Fd>>,
+    /// Of a job on zones: its part of each file's.
+    pub(super) places: Vec<zoned::Place>,
+    pub(super) control: Control,
+    pub(super) epoch: Time,
+    pub(super) round: Time,
+    pub(super) writes: u64,
+    /// Operations issued.
+    pub(super) total: u64,
+    pub(super) think_from: u64,
+    /// Bytes issued, by direction.
+    pub(in crate::fio) issued: [u64; 3],
+    /// Nothing counts yet (`ramp_time`).
+    pub(super) is_ramping: bool,
+    /// A round has ended, and no other has begun.
+    pub(super) is_between: bool,
+    /// When the last think time ended.
+    pub(super) think_since: Time,
+    /// Bandwidth and rate, by direction.
+    pub(super) samplers: [[Sampler; 2]; 3],
+    /// What was written and not yet read back.
+    pub(super) history: History,
+    /// The last operation was no read.
+    pub(super) after_write: bool,
+    pub(in crate::fio) result: JobResult,
+}
+
+impl Running {
+    /// Lets the counting begin, once the ramp is over.
+    pub(super) fn end_ramp(&mut self, task: &Task) {
+        let span = Span::micros(task.job.ramp_time);
+        if self.is_ramping && task.now().since(self.epoch) >= span {
+            self.is_ramping = false;
+            self.reset(task);
+        }
+    }
+
+    /// What happens to a file, for the log.
+    pub(super) fn note(&mut self, now: Time, file: usize, word: &str) {
+        let at_ns = now.since(self.epoch).0;
+        if let Some(log) = &mut self.result.iolog {
+            log.event(at_ns, file, word);
+        }
+    }
+
+    /// A round has ended: its time counts for what the job does.
+    pub(super) fn end_round(&mut self, now: Time) {
+        self.is_between = true;
+        let span = now.since(self.round).0;
+        self.round = now;
+        let reads = self.result.job.reads;
+        for (n, d) in self.result.directions.iter_mut().enumerate() {
+            // Reads of a job that only writes are those of `verify`, which has a time of its own.
+            if d.ios > 0 && (n > 0 || reads) {
+                d.runtime_ns += span;
+            }
+        }
+    }
+
+    /// Forgets what was counted; time begins now.
+    pub(super) fn reset(&mut self, task: &Task) {
+        let now = task.now();
+        (self.epoch, self.round, self.issued) = (now, now, [0; 3]);
+        (self.total, self.think_from) = (0, 0);
+        let result = &mut self.result;
+        for d in &mut result.directions {
+            *d = DirectionResult { jobs: 1, ..DirectionResult::default() };
+        }
+        (result.syncs, result.full_syncs) = (0, 0);
+        (result.sync, result.depth) = (Stat::default(), DepthCounts::default());
+        result.logged.clear();
+        self.samplers = samplers(&task.job, now);
+    }
+
+    /// Counts an operation that has ended.
+    ///
+    /// Errors: its own, unless the job goes on after errors.
+    pub(in crate::fio) fn ended(
+        &mut self,
+        now: Time,
+        op: &Operation,
+        done: FsResult<u64>,
+        read: &[Slice],
+    ) -> FsResult<()> {
+        if let Some(held) = &op.held {
+            let end = (op.direction == Direction::Write.index()).then(|| op.offset + op.length);
+            self.places[held.file].ended(held.zone, end);
+            self.control.zone_freed();
+        }
+        if done.is_err() && op.direction == 1 {
+            self.history.failed(op.file, op.offset);
+        }
+        let result = &mut self.result;
+        let done = match done {
+            Ok(done) => done,
+            Err(e) if goes_on_after(&result.job, op.direction, &e) => {
+                result.errors += 1;
+                if result.error == 0 {
+                    result.error = errno(&e);
+                }
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
+        let latency = now.since(op.start).0;
+        let counts = &mut result.directions[op.direction];
+        counts.ios += 1;
+        counts.bytes += done;
+        counts.short += u64::from(done < op.length);
+        counts.clat.add(now.since(op.issued.unwrap_or(op.start)).0);
+        counts.lat.add(latency);
+        if logs::is_logged(&result.job) && !self.is_ramping {
+            result.logged.push(Logged {
+                at_ns: now.since(self.epoch).0,
+                direction: op.direction as u8,
+                latency_ns: latency,
+                bytes: op.length,
+                offset: op.offset,
+            });
+        }
+        if !op.expected.is(read) {
+            let goes_on =
+                result.job.continue_on_error[2] || result.job.ignored_errors[2].contains(&EILSEQ);
+            result.errors += u64::from(goes_on);
+            if result.error == 0 {
+                result.error = EILSEQ;
+            }
+        }
+        if result.job.max_latency > 0 && latency > result.job.max_latency.saturating_mul(1000) {
+            result.error = ETIMEDOUT;
+        }
+        Ok(())
+    }
+
+    /// Takes the samples of bandwidth and rate that are due.
+    pub(in crate::fio) fn sample(&mut self, now: Time) {
+        for ([bw, iops], d) in self.samplers.iter_mut().zip(&self.result.directions) {
+            bw.take(now.0, d.bytes, 1024);
+            iops.take(now.0, d.ios, 1);
+        }
+    }
+}
