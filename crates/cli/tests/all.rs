@@ -7,6 +7,7 @@ mod crash;
 mod docs;
 mod experiments;
 mod fio_jobs;
+mod fio_limits;
 mod fio_order;
 mod fio_verify;
 mod fuzzed;

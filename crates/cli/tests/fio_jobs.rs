@@ -75,7 +75,7 @@ fn what_a_job_does_not_ask_for_is_no_reason_to_refuse_it() {
     for done in ["ramp_time=2s", "unlink_each_loop=1", "continue_on_error=all", "exitall"] {
         both(&format!("{job}{done}\n"), 0, "");
     }
-    for asked in ["verify_only", "rate_min=1m", "lockfile=exclusive"] {
+    for asked in ["verify_only", "trim_percentage=5", "lockfile=exclusive"] {
         both(&format!("{job}{asked}\n"), 3, "is not supported");
     }
 }

@@ -19,7 +19,10 @@ fn changes(fs: &'static FsEntry) -> Vec<(&'static str, u64, u64)> {
         seed: 1,
         cpu: CpuModel { cores: 2, profile: costs },
         device: "fixed".to_owned(),
-        device_params: vec![("capacity_bytes".to_owned(), 256 << 20), ("latency_ns".to_owned(), 1000)],
+        device_params: vec![
+            ("capacity_bytes".to_owned(), 256 << 20),
+            ("latency_ns".to_owned(), 1000),
+        ],
         more: Vec::new(),
         elevator: String::new(),
         start: Sector(0),

@@ -173,8 +173,9 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
     report.documents.push((REPORT.to_owned(), document));
     let logs = fio::log_files(&results);
     report.files.extend(logs.into_iter().map(|(name, text)| (name.replace('/', "_"), text)));
-    for r in results.iter().filter(|r| r.error != 0) {
-        report.notes.push(format!("job `{}` met errors: errno {}", r.job.name, r.error));
+    for r in &results {
+        let Some(error) = r.error_text() else { continue };
+        report.notes.push(format!("job `{}` met errors: {error}", r.job.name));
     }
     let warnings = loaded.file.diagnostics.iter().filter(|d| d.severity == Severity::Warning);
     report.notes.extend(warnings.map(ToString::to_string));

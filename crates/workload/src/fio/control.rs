@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use wp_base::Span;
-use wp_rt::{Rt, WaitQueue};
+use wp_rt::{Rt, WaitQueue, wait_timeout};
 
 use super::job::{ExitWhat, Job};
+use super::steady::Watch;
 
 /// What a job sleeps before it looks again whether it may go on, if `flow_sleep` is not given: fio
 /// then asks again and again, and takes no virtual time.
@@ -34,6 +35,7 @@ struct Inner {
     /// Groups that are to end, and jobs up to this number.
     ending: RefCell<(Vec<u32>, u32)>,
     flows: RefCell<BTreeMap<u64, Flow>>,
+    steady: Watch,
 }
 
 /// Shared by all jobs of a file.
@@ -53,6 +55,7 @@ impl Control {
             left: RefCell::new(left),
             ending: RefCell::new((Vec::new(), 0)),
             flows: RefCell::default(),
+            steady: Watch::default(),
         }))
     }
 
@@ -104,10 +107,28 @@ impl Control {
         self.0.queue.wake_all();
     }
 
-    /// Is a job to end because another one has ended?
+    /// Is a job to end because another one has ended, or because it is in its steady state?
     pub fn is_ending(&self, job: &Job) -> bool {
         let ending = self.0.ending.borrow();
-        job.thread_number <= ending.1 || ending.0.contains(&job.group)
+        job.thread_number <= ending.1
+            || ending.0.contains(&job.group)
+            || self.0.steady.is_attained(job)
+    }
+
+    /// The jobs that have a steady state to reach.
+    pub fn steady(&self) -> &Watch {
+        &self.0.steady
+    }
+
+    /// Looks at the jobs once a second. Waits: until all jobs have ended.
+    pub async fn watch(self, rt: Rt) {
+        while self.0.left.borrow().values().any(|n| *n > 0) {
+            let due = rt.now() + Span::secs(1);
+            while rt.now() < due && self.0.left.borrow().values().any(|n| *n > 0) {
+                wait_timeout(&self.0.queue, due.since(rt.now())).await;
+            }
+            self.0.steady.tick(rt.now());
+        }
     }
 
     /// How long a job has to wait before its next operation; `None`: it may go on, and its

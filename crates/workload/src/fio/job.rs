@@ -12,6 +12,7 @@ use super::paths;
 use super::resolve;
 use super::sequence::Zone;
 use super::setup::{self, Existing};
+use super::steady::SteadyState;
 use super::value::Amount;
 
 /// The system calls that an engine makes.
@@ -144,6 +145,19 @@ impl SyncWhat {
             SyncWhat::Data => "datasync",
         }
     }
+}
+
+/// A latency that the depth is to be found for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LatencyTarget {
+    /// Nanoseconds that an operation may take.
+    pub ns: u64,
+    /// Microseconds for which a depth is tried.
+    pub window_us: u64,
+    /// Of the operations of a window, so many percent must not take longer.
+    pub percentile: f64,
+    /// The search goes on until the job is over.
+    pub runs_on: bool,
 }
 
 /// One job, every option in effect. Arrays are by direction: read, write, trim.
@@ -377,6 +391,18 @@ pub struct Job {
     pub rate: [u64; 3],
     /// Operations per second; 0: no limit.
     pub rate_iops: [u64; 3],
+    /// Bytes per second below which the job ends with an error; 0: none.
+    pub rate_min: [u64; 3],
+    /// Operations per second below which it does; 0: none.
+    pub rate_iops_min: [u64; 3],
+    /// Milliseconds over which the two are reckoned.
+    pub rate_cycle: u64,
+    /// Operations begin at random times, on average at the rate.
+    pub poisson: bool,
+    /// The depth is to be found for this latency; `None`: it is `iodepth`.
+    pub latency_target: Option<LatencyTarget>,
+    /// The job ends when it is in this state.
+    pub steady_state: Option<SteadyState>,
     /// Zeroes are written.
     pub zero_buffers: bool,
     /// Every write has contents of its own.
@@ -531,6 +557,12 @@ impl Job {
             zone_reset_every: None,
             rate: [0; 3],
             rate_iops: [0; 3],
+            rate_min: [0; 3],
+            rate_iops_min: [0; 3],
+            rate_cycle: 1000,
+            poisson: false,
+            latency_target: None,
+            steady_state: None,
             zero_buffers: false,
             refill: false,
             scramble: true,

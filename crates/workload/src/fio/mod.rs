@@ -33,6 +33,7 @@ mod samples;
 mod sequence;
 mod setup;
 mod stats;
+mod steady;
 mod terse;
 mod value;
 mod verify;
@@ -44,7 +45,8 @@ pub use forms::{Form, Kind, form, forms};
 pub use ini::{Includes, Section, Variables};
 pub use iolog::IoLog;
 pub use job::{
-    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, SyncWhat, Used, Verify,
+    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, LatencyTarget, SyncWhat,
+    Used, Verify,
 };
 pub use jobs::{parse, parse_all};
 pub use logs::{Logged, all_files as log_files};
@@ -56,6 +58,7 @@ pub use run::{RunError, RunOptions, run};
 pub use sequence::{Action, Direction, Sequence, Until, Zone};
 pub use setup::{Existing, FileSetup, Layout, layout};
 pub use stats::{Histogram, Stat};
+pub use steady::{Criterion, Steadiness, SteadyState};
 pub use terse::terse;
 pub use value::MICROS_MAX;
 pub use zoned::{Ask, Chosen, Place as ZonePlace, Zones};

@@ -222,6 +222,33 @@ fn job(text: &mut String, entry: &Value, entries: &[Value], zone_resets: u64) {
         number(&entry["latency_depth"])
     )
     .expect(FITS);
+    if let Some(s) = entry.get("steadystate") {
+        steadystate(text, s);
+    }
+}
+
+/// How far the job came to its steady state.
+fn steadystate(text: &mut String, s: &Value) {
+    let bw = number(&s["data"]["bw_mean"]) / 1024;
+    let wanted = s["ss"].as_str().unwrap_or_default();
+    let (what, _) = wanted.split_once(':').unwrap_or((wanted, ""));
+    let what = match what.strip_suffix("_slope") {
+        Some(rate) => format!("{rate} slope"),
+        None => format!("{what} mean dev"),
+    };
+    let criterion = s["criterion"].as_str().unwrap_or_default();
+    let unit = if criterion.ends_with('%') { "%" } else { "" };
+    let value: f64 = criterion.trim_end_matches('%').parse().unwrap_or_default();
+    // In decimal units, too, fio takes the number of KiB for one of KB.
+    writeln!(
+        text,
+        "  steadystate  : attained={}, bw={} ({}), iops={}, {what}={value:.3}{unit}",
+        if number(&s["attained"]) > 0 { "yes" } else { "no" },
+        short(bw << 10, 4, true, Unit::BytesPerSecond),
+        short(bw * 1000, 4, false, Unit::BytesPerSecond),
+        short(number(&s["data"]["iops_mean"]), 4, false, Unit::None),
+    )
+    .expect(FITS);
 }
 
 /// What latencies are printed in: the unit, and its nanoseconds.

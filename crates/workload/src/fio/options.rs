@@ -78,7 +78,6 @@ const REPLAY: &str = "I/O logs are not supported; use `writepath replay`";
 const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use write_lat_log, or `json+` of `writepath fio`";
 const COMPRESS: &str = "written data has an identity, but no compressibility";
-const TARGET: &str = "the queue depth does not vary while a job runs";
 const ENGINE: &str = "an option of an ioengine that is not supported";
 const POLLED: &str = "the drive's completions are not polled";
 const RWF: &str = "flags of a single call are not supported yet";
@@ -214,14 +213,10 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("thinktime_iotime", &[], "of virtual time"),
     near("rate", &[], "waits as fio's linear process; a mixed job keeps the drawn direction"),
     near("rate_iops", &[], "as rate"),
-    no("rate_min", &["ratemin"], "no job is ended for being slow"),
-    no("rate_iops_min", &[], "no job is ended for being slow"),
-    near("rate_process", &[], "linear only"),
-    idle(
-        "rate_cycle",
-        &["ratecycle"],
-        "accepted without effect: needs `rate_min`, which is refused",
-    ),
+    near("rate_min", &["ratemin"], "in virtual time, from two seconds after a round's beginning"),
+    near("rate_iops_min", &[], "as rate_min"),
+    near("rate_process", &[], "poisson: the times of fio, to the microsecond"),
+    exact("rate_cycle", &["ratecycle"], "milliseconds of virtual time"),
     no("rate_ignore_thinktime", &[], "not modelled"),
     exact("stonewall", &["wait_for_previous"], ""),
     exact("wait_for", &[], "a job that stands before, with all its clones"),
@@ -298,17 +293,9 @@ pub static OPTIONS: &[OptionInfo] = &[
     idle("log_alternate_epoch", &[], NO_EFFECT),
     idle("log_alternate_epoch_clock_id", &[], NO_EFFECT),
     no("block_error_percentiles", &[], TRIM),
-    no("steadystate", &["ss"], "give a runtime"),
-    idle(
-        "steadystate_duration",
-        &["ss_dur"],
-        "accepted without effect: needs `steadystate`, which is refused",
-    ),
-    idle(
-        "steadystate_ramp_time",
-        &["ss_ramp"],
-        "accepted without effect: needs `steadystate`, which is refused",
-    ),
+    exact("steadystate", &["ss"], "looked at once a second of virtual time"),
+    exact("steadystate_duration", &["ss_dur"], "in virtual time"),
+    exact("steadystate_ramp_time", &["ss_ramp"], "in virtual time"),
     // Verification, trims, replay, zones.
     near(
         "verify",
@@ -378,18 +365,10 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("zone_reset_frequency", &[], "needs zone_reset_threshold"),
     // Latency targets and errors.
     near("max_latency", &[], "a longer operation ends the job with ETIMEDOUT"),
-    no("latency_target", &[], TARGET),
-    idle(
-        "latency_window",
-        &[],
-        "accepted without effect: needs `latency_target`, which is refused",
-    ),
-    idle(
-        "latency_percentile",
-        &[],
-        "accepted without effect: needs `latency_target`, which is refused",
-    ),
-    idle("latency_run", &[], "accepted without effect: needs `latency_target`, which is refused"),
+    exact("latency_target", &[], "the depth is sought as fio does"),
+    exact("latency_window", &[], "in virtual time"),
+    exact("latency_percentile", &[], ""),
+    exact("latency_run", &[], ""),
     exact("ignore_error", &[], ""),
     near(
         "continue_on_error",

@@ -168,7 +168,7 @@ impl Queue {
         if self.of_batch >= self.rules.batch {
             self.commit_batch(run).await?;
         }
-        let is_full = self.depth() == self.rules.depth;
+        let is_full = self.depth() >= self.rules.depth.min(run.depth_limit().unwrap_or(usize::MAX));
         if is_full || self.rules.reap_min == 0 {
             self.reap(run, is_full).await?;
         }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::job::JobFile;
 use super::result::JobResult;
 use super::stats::Stat;
+use super::steady::Steadiness;
 
 /// The report. `epoch_secs`: seconds since 1970 when the machine was switched on; `now_ns`:
 /// virtual time of the report.
@@ -180,11 +181,14 @@ fn job(r: &JobResult, bins: Bins) -> Value {
         }),
         "iodepth_submit": calls(&r.depth.submits),
         "iodepth_complete": calls(&r.depth.completes),
-        "latency_depth": j.iodepth,
-        "latency_target": 0,
-        "latency_percentile": 100.0,
-        "latency_window": 0,
+        "latency_depth": r.latency_depth,
+        "latency_target": j.latency_target.map_or(0, |t| t.ns),
+        "latency_percentile": j.latency_target.map_or(100.0, |t| t.percentile),
+        "latency_window": j.latency_target.map_or(0, |t| t.window_us),
     });
+    if let Some(s) = &r.steadiness {
+        doc["steadystate"] = steadystate(s);
+    }
     for (key, unit, bounds) in [
         ("latency_ns", 1, &BOUNDS[..10]),
         ("latency_us", 1000, &BOUNDS[..10]),
@@ -201,6 +205,21 @@ fn job(r: &JobResult, bins: Bins) -> Value {
         doc["desc"] = json!(j.description);
     }
     doc
+}
+
+fn steadystate(s: &Steadiness) -> Value {
+    let [bw, iops] = s.values();
+    let mean = |all: &[u64]| all.iter().sum::<u64>() / (all.len() as u64).max(1);
+    let unit = if s.wanted.criterion.percent { "%" } else { "" };
+    json!({
+        "ss": s.wanted.criterion.text(),
+        "duration": s.wanted.seconds,
+        "attained": u8::from(s.is_attained),
+        "criterion": format!("{:.6}{unit}", s.criterion),
+        "max_deviation": s.deviation,
+        "slope": s.slope,
+        "data": { "bw_mean": mean(&bw), "iops_mean": mean(&iops), "iops": iops, "bw": bw },
+    })
 }
 
 const BOUNDS: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];

@@ -8,11 +8,13 @@ use super::engines;
 use super::forms::{self, Kind};
 use super::ini::{Entry, Section};
 use super::job::{
-    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, Used, Verify,
+    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, LatencyTarget, Used,
+    Verify,
 };
 use super::options::{self, Class};
 use super::paths;
 use super::result;
+use super::steady::{Criterion, SteadyState};
 use super::value::{self, Amount, by_direction, flag, micros, whole};
 
 /// Most operations in flight of one job: as many as Linux has for all (`aio-max-nr`).
@@ -26,6 +28,8 @@ pub const PERCENTILES: [u64; 17] = [
 ];
 /// Most percentiles in a list.
 const PERCENTILES_MAX: usize = 20;
+/// Longest time over which a state may have to be steady.
+const SECONDS_MAX: usize = 1_000_000;
 /// Most entries of a `bssplit` for one direction.
 const SPLIT_MAX: usize = 64;
 
@@ -255,7 +259,31 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "thinktime_spin" => drop(micros(text()?, false)?),
         "rate" => by_direction(text()?, &mut job.rate, bytes)?,
         "rate_iops" => by_direction(text()?, &mut job.rate_iops, bytes)?,
-        "rate_process" => only(text()?, &["linear"], "no random pauses")?,
+        "rate_min" => by_direction(text()?, &mut job.rate_min, bytes)?,
+        "rate_iops_min" => by_direction(text()?, &mut job.rate_iops_min, bytes)?,
+        "rate_cycle" => job.rate_cycle = bytes(text()?)?,
+        "rate_process" => {
+            job.poisson = match text()? {
+                "linear" => false,
+                "poisson" => true,
+                other => return Err(format!("`{other}`: linear or poisson").into()),
+            }
+        }
+        "latency_target" => target(job).ns = micros(text()?, false)?.saturating_mul(1000),
+        "latency_window" => target(job).window_us = micros(text()?, false)?,
+        "latency_percentile" => {
+            target(job).percentile = match text()?.parse::<f64>() {
+                Ok(n) if (0.0..=100.0).contains(&n) => n,
+                _ => return Err(format!("`{}`: from 0 to 100", text()?).into()),
+            }
+        }
+        "latency_run" => target(job).runs_on = flag(given)?,
+        "steadystate" => steady(job).criterion = Criterion::parse(text()?, bytes)?,
+        "steadystate_duration" => {
+            // fio counts whole seconds.
+            steady(job).seconds = (micros(text()?, true)? / 1_000_000) as usize;
+        }
+        "steadystate_ramp_time" => steady(job).ramp_us = micros(text()?, true)?,
         "invalidate" => job.invalidate = flag(given)?,
         // Milliseconds, as fio's manual has it; the form of the option bounds them.
         "bwavgtime" => job.bw_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
@@ -369,6 +397,18 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         _ => {}
     }
     Ok(())
+}
+
+/// The latency target as far as it is given; `finish` drops one that asks for nothing.
+fn target(job: &mut Job) -> &mut LatencyTarget {
+    let none = LatencyTarget { ns: 0, window_us: 0, percentile: 100.0, runs_on: false };
+    job.latency_target.get_or_insert(none)
+}
+
+/// The steady state as far as it is given; `finish` drops one without a duration.
+fn steady(job: &mut Job) -> &mut SteadyState {
+    let criterion = Criterion { iops: true, slope: true, percent: true, limit: 0.01 };
+    job.steady_state.get_or_insert(SteadyState { criterion, seconds: 0, ramp_us: 0 })
 }
 
 /// Numbers of errors by direction: reads, writes, verification; `ENOSPC:28,EIO`.
@@ -593,6 +633,24 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     }
     if job.rate.iter().any(|r| *r > 0) && job.rate_iops.iter().any(|r| *r > 0) {
         error("rate and rate_iops exclude each other".to_owned(), "keep one of them");
+    }
+    if job.rate_min.iter().any(|r| *r > 0) && job.rate_iops_min.iter().any(|r| *r > 0) {
+        error("rate_min and rate_iops_min exclude each other".to_owned(), "keep one of them");
+    }
+    let exceeds = |rate: &[u64; 3], least: &[u64; 3]| {
+        rate.iter().zip(least).any(|(rate, least)| *rate > 0 && rate < least)
+    };
+    if exceeds(&job.rate, &job.rate_min) || exceeds(&job.rate_iops, &job.rate_iops_min) {
+        error("the least rate is above the rate".to_owned(), "fio refuses it too");
+    }
+    let no_rate = job.rate.iter().chain(&job.rate_iops).all(|r| *r == 0);
+    if job.poisson && no_rate {
+        error("rate_process=poisson without a rate".to_owned(), "give `rate_iops=`");
+    }
+    job.latency_target = job.latency_target.filter(|t| t.ns > 0);
+    job.steady_state = job.steady_state.filter(|s| s.seconds > 0);
+    if job.steady_state.is_some_and(|s| s.seconds > SECONDS_MAX) {
+        error(format!("a steady state of more than {SECONDS_MAX} seconds"), "make it shorter");
     }
     if let Amount::Bytes(size @ 1..) = job.size
         && size < job.block_min()

@@ -6,6 +6,7 @@ use super::iolog::IoLog;
 use super::job::Job;
 use super::logs::Logged;
 use super::stats::Stat;
+use super::steady::Steadiness;
 
 /// What one direction did.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +77,12 @@ pub struct JobResult {
     pub iolog: Option<IoLog>,
     /// The error of the file system that ended the job.
     pub failed: Option<FsError>,
+    /// What else ended it with an error, in words.
+    pub unmet: Option<String>,
+    /// Depth that `latency_target` came to.
+    pub latency_depth: u64,
+    /// How far it came to the steady state that it asked for.
+    pub steadiness: Option<Steadiness>,
 }
 
 impl JobResult {
@@ -99,6 +106,18 @@ impl JobResult {
             logged: Vec::new(),
             iolog: IoLog::new(job),
             failed: None,
+            unmet: None,
+            latency_depth: job.iodepth,
+            steadiness: None,
+        }
+    }
+
+    /// What ended the job, or the first error it met, in words; `None`: no error.
+    pub fn error_text(&self) -> Option<String> {
+        match (self.error, &self.unmet) {
+            (0, _) => None,
+            (n, None) => Some(format!("errno {n}")),
+            (n, Some(what)) => Some(format!("errno {n}: {what}")),
         }
     }
 

@@ -426,9 +426,8 @@ fn finish(
     if let Some(path) = wrote {
         out.note(&format!("written to {}", path.shown()));
     }
-    let failed = results.iter().filter(|r| r.error != 0);
-    let failed: Vec<String> =
-        failed.map(|r| format!("`{}` (errno {})", r.job.name, r.error)).collect();
+    let text = |r: &JobResult| Some(format!("`{}` ({})", r.job.name, r.error_text()?));
+    let failed: Vec<String> = results.iter().filter_map(text).collect();
     if !failed.is_empty() {
         out.note(&format!("note: jobs with errors: {}", failed.join(", ")));
         return Ok(out.answer(Exit::Simulated, &doc, &shown));

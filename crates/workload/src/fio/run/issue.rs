@@ -5,9 +5,12 @@ use wp_base::{FsError, FsResult, Span};
 use wp_medium::Slice;
 use wp_vfs::{Fd, IoCall, Reserve};
 
-use super::super::job::Engine;
+use crate::filebench::math::ln;
+
+use super::super::job::{Engine, Job};
 use super::super::queue::Queue;
-use super::super::sequence::Direction;
+use super::super::random::Taus;
+use super::super::sequence::{Direction, Streams};
 use super::super::verify::{Expected, Piece};
 use super::Task;
 use super::running::{Held, Operation, Running};
@@ -178,12 +181,15 @@ impl Task {
     }
 
     /// Waits until the bytes issued so far would have taken this long at the rate asked for.
-    pub(super) async fn keep_rate(&self, run: &Running, d: usize) {
-        let per_second = match (self.job.rate[d], self.job.rate_iops[d]) {
-            (0, 0) => return,
-            (0, iops) => iops.saturating_mul(self.job.min_bs[d]),
-            (rate, _) => rate,
-        };
+    pub(super) async fn keep_rate(&self, run: &mut Running, d: usize) {
+        let Some(per_second) = rate_of(&self.job, d) else { return };
+        if let Some(pauses) = &mut run.pauses {
+            let due = run.epoch + Span::micros(pauses.due_us(&self.job, d, run.issued[d]));
+            if due > self.now() {
+                self.vfs.rt().sleep_until(due).await;
+            }
+            return;
+        }
         // fio reckons in whole microseconds.
         let micros = u128::from(run.issued[d]) * 1_000_000 / u128::from(per_second);
         let micros = u64::try_from(micros).unwrap_or(u64::MAX / 2000).min(u64::MAX / 2000);
@@ -209,5 +215,48 @@ impl Task {
         } else {
             Slice::pattern(mix64(own), 0, len)
         }
+    }
+}
+
+/// Bytes per second that a job is held to.
+fn rate_of(job: &Job, d: usize) -> Option<u64> {
+    match (job.rate[d], job.rate_iops[d]) {
+        (0, 0) => None,
+        (0, iops) => Some(iops.saturating_mul(job.min_bs[d])),
+        (rate, _) => Some(rate),
+    }
+}
+
+/// The random times of `rate_process=poisson`: from one operation to the next an exponential one.
+pub(super) struct Pauses {
+    streams: [Taus; 3],
+    /// Microseconds from the beginning to the next operation, by direction, and the bytes that were
+    /// issued when that was drawn.
+    due: [(u64, u64); 3],
+}
+
+impl Pauses {
+    pub(super) fn new(job: &Job, chance: u64) -> Option<Pauses> {
+        let streams = Streams::new(job, chance, false).pause;
+        job.poisson.then_some(Pauses { streams, due: Default::default() })
+    }
+
+    /// Time begins anew.
+    pub(super) fn restart(&mut self) {
+        self.due = Default::default();
+    }
+
+    /// When the next operation of a direction is due, of which `issued` bytes have been issued.
+    fn due_us(&mut self, job: &Job, d: usize, issued: u64) -> u64 {
+        if let Some(per_second) = rate_of(job, d)
+            && self.due[d].1 != issued
+        {
+            // fio draws when it has issued one; its numbers are whole, and this one is an `f32`.
+            let iops = (per_second / job.min_bs[d]).max(1);
+            let one = (self.streams[d].next() as f64 + 1.0) / 4_294_967_296.0;
+            let pause = (1_000_000 / iops) as f32 * -(ln(one) as f32);
+            self.due[d] = (self.due[d].0.saturating_add(pause as u64), issued);
+        }
+        self.due[d].0
     }
 }

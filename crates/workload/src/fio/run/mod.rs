@@ -1,6 +1,8 @@
 //! Running jobs on a mounted file system, in virtual time.
 
+mod depth;
 mod issue;
+mod least;
 mod read_back;
 mod running;
 
@@ -19,8 +21,14 @@ use super::sequence::{Action, Direction, Sequence};
 use super::setup::Layout;
 use super::verify::{Contents, History};
 use super::zoned::{self, Chosen};
+use depth::{Next, Search};
+use issue::Pauses;
+use least::LeastRates;
 use running::{Held, samplers};
 pub(super) use running::{Operation, Running};
+
+/// Linux: `EIO`, what fio ends a job with that is slower than it may be.
+const EIO: i32 = 5;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,6 +104,11 @@ pub async fn run(
     let mut results = Vec::new();
     let mut tasks = Vec::new();
     let control = Control::new(vfs.rt(), &jobs);
+    let watch = jobs.iter().any(|j| j.steady_state.is_some()).then(|| {
+        let rt = vfs.rt().clone();
+        vfs.rt().spawn("fio/steadystate", control.clone().watch(rt))
+    });
+    let steady = control.steady().clone();
     let planned = jobs.iter().zip(layouts).zip(places);
     for (n, ((job, layout), places)) in planned.enumerate() {
         if job.stonewall {
@@ -115,6 +128,11 @@ pub async fn run(
     for task in tasks {
         results.push(task.await?);
     }
+    if let Some(watch) = watch {
+        watch.await;
+    }
+    // Of a group once all of it has ended.
+    results.iter_mut().for_each(|r| r.steadiness = steady.of(&r.job));
     Ok(results)
 }
 
@@ -167,6 +185,7 @@ impl Task {
             other => other,
         };
         let failed = outcome.as_ref().map_or(true, |r| r.error != 0);
+        self.control.steady().end(&self.job);
         self.control.end(&self.job, failed, self.last);
         outcome
     }
@@ -210,8 +229,12 @@ impl Task {
             samplers: samplers(&self.job, self.now()),
             history: History::new(&self.job),
             after_write: true,
+            search: self.job.latency_target.map(|t| Search::new(t, self.job.iodepth, self.now())),
+            least: LeastRates::default(),
+            pauses: Pauses::new(&self.job, self.options.chance),
             result: JobResult::new(&self.job),
         };
+        self.control.steady().begin(&self.job, self.now());
         let mut queue = match self.job.engine.is_async() {
             true => Some(Queue::new(&self.vfs, &self.job).await?),
             false => None,
@@ -246,6 +269,14 @@ impl Task {
                             sequence.ended(was_sync);
                         }
                     }
+                    match self.look(&mut run, &mut queue).await {
+                        Ok(false) => {}
+                        Ok(true) => sequence.terminate(),
+                        Err(e) => {
+                            run.result.end_with(e);
+                            break;
+                        }
+                    }
                 }
             }
         }
@@ -277,6 +308,36 @@ impl Task {
             (d.bw, d.iops) = (bw.stat, iops.stat);
         }
         Ok(run.result)
+    }
+
+    /// After an operation: are its rates and latencies as they are to be? True: the job is over.
+    async fn look(&self, run: &mut Running, queue: &mut Option<Queue>) -> FsResult<bool> {
+        if run.is_ramping || run.result.directions.iter().all(|d| d.bytes == 0) {
+            return Ok(false);
+        }
+        let times = (run.round, self.now());
+        if let Some(what) = run.least.unmet(&self.job, times, &run.result.directions) {
+            (run.result.error, run.result.unmet) = (EIO, Some(what));
+            return Ok(true);
+        }
+        let ios = run.operations();
+        let Some(search) = &mut run.search else { return Ok(false) };
+        let next = search.look(self.now(), ios);
+        run.result.latency_depth = search.depth;
+        if next == Next::Go {
+            return Ok(false);
+        }
+        if let Some(queue) = queue {
+            queue.drain(run).await?;
+        }
+        if next == Next::FinalRun {
+            run.reset(self);
+        }
+        let ios = run.operations();
+        if let Some(search) = &mut run.search {
+            search.begin(self.now(), ios);
+        }
+        Ok(next == Next::Done)
     }
 
     /// Is there no time left, or has another job's end ended this one?

@@ -15,6 +15,9 @@ use super::super::stats::Stat;
 use super::super::verify::{EILSEQ, Expected, History};
 use super::super::zoned;
 use super::Task;
+use super::depth::Search;
+use super::issue::Pauses;
+use super::least::LeastRates;
 
 /// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
 const ETIMEDOUT: i32 = 110;
@@ -87,6 +90,12 @@ pub(in crate::fio) struct Running {
     pub(super) history: History,
     /// The last operation was no read.
     pub(super) after_write: bool,
+    /// The depth that is sought.
+    pub(super) search: Option<Search>,
+    /// What was counted of rates that it must not fall below.
+    pub(super) least: LeastRates,
+    /// Random times of its rate.
+    pub(super) pauses: Option<Pauses>,
     pub(in crate::fio) result: JobResult,
 }
 
@@ -134,7 +143,21 @@ impl Running {
         (result.syncs, result.full_syncs) = (0, 0);
         (result.sync, result.depth) = (Stat::default(), DepthCounts::default());
         result.logged.clear();
+        self.least = LeastRates::default();
+        if let Some(pauses) = &mut self.pauses {
+            pauses.restart();
+        }
         self.samplers = samplers(&task.job, now);
+    }
+
+    /// Operations that have ended.
+    pub(super) fn operations(&self) -> u64 {
+        self.result.directions.iter().map(|d| d.ios).sum()
+    }
+
+    /// Operations that may be in flight, if the depth is sought.
+    pub(in crate::fio) fn depth_limit(&self) -> Option<usize> {
+        self.search.as_ref().map(|s| s.depth as usize)
     }
 
     /// Counts an operation that has ended.
@@ -190,6 +213,15 @@ impl Running {
             if result.error == 0 {
                 result.error = EILSEQ;
             }
+        }
+        self.control.steady().count(&result.job, done);
+        if let Some(search) = &mut self.search
+            && !search.ended(latency)
+        {
+            result.error = ETIMEDOUT;
+            let target = result.job.latency_target.map_or(0, |t| t.ns);
+            let what = format!("latency_target of {target} ns not met at depth 1: {latency} ns");
+            result.unmet = Some(what);
         }
         if result.job.max_latency > 0 && latency > result.job.max_latency.saturating_mul(1000) {
             result.error = ETIMEDOUT;

@@ -36,7 +36,7 @@ use std::collections::VecDeque;
 
 pub use self::distribution::{Until, Zone};
 use self::service::Service;
-use self::streams::Streams;
+pub(super) use self::streams::Streams;
 use self::target::{Target, Want};
 use super::job::{Job, SyncWhat};
 use super::setup::Layout;

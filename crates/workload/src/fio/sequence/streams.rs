@@ -9,8 +9,8 @@
 //!   power of 0x9e370001, times the number of the job, plus `i`;
 //! - with `allrandrepeat`: `0xb1899bed` times the number of the job, plus `i`;
 //! - numbers `i`: lengths of reads 0, of writes 1 and of trims 2, the direction of a mixed job 4,
-//!   files 5, offsets 6, whether an offset is random 10, the zone of an offset 16. Directions and
-//!   shares come from narrow streams even with `tausworthe64`;
+//!   files 5, offsets 6, whether an offset is random 10, pauses of `rate_process=poisson` 15, 17
+//!   and 18 by direction, the zone of an offset 16. Directions, pauses and shares come from narrow streams even with `tausworthe64`;
 //! - a later round of a job begins all streams anew, unless `randseed` was given.
 
 use crate::fio::job::{Generator, Job};
@@ -31,6 +31,7 @@ const FILE: u32 = 5;
 const OFFSET: u32 = 6;
 const SHARE: u32 = 10;
 const ZONE: u32 = 16;
+const PAUSE: [u32; 3] = [15, 17, 18];
 
 /// The streams.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Streams {
     pub share: [Taus; 3],
     /// Which part of the file, of `random_distribution=zoned`.
     pub zone: Taus,
+    /// Pauses, by direction.
+    pub pause: [Taus; 3],
     /// What a shift register begins with.
     pub register_seed: u64,
 }
@@ -74,6 +77,7 @@ impl Streams {
             offset: Taus::new(register_seed, wide),
             share: std::array::from_fn(|_| narrow(SHARE)),
             zone: narrow(ZONE),
+            pause: PAUSE.map(narrow),
             register_seed,
         }
     }
