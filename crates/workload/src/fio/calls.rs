@@ -205,6 +205,8 @@ impl Made {
                     }
                 }
                 Action::Place { .. } => return Err("is on zones, which a program cannot".into()),
+                // Neither a job that goes on for a time nor one that verifies is a program.
+                Action::Rewind { .. } | Action::Verify => {}
                 Action::Sync { file, what } => {
                     let fd = Made::descriptor(file)?;
                     self.call(match what {
