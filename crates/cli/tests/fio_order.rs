@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use wp_base::Rng;
+
 /// What each is like, and its options. Sizes are smaller than those that are published.
 const JOBS: [(&str, &str); 20] = [
     ("fio-rand-read", "rw=randread\nbs=4k\nsize=2m\nioengine=libaio\niodepth=16\ndirect=1"),
@@ -194,6 +196,89 @@ fn jobs_that_wait_have_fios_whole_log() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A job that writes at random, and verifies more often than not.
+fn any_job(rng: &mut Rng, number: u64) -> String {
+    fn pick<'a>(rng: &mut Rng, of: &[&'a str]) -> &'a str {
+        of[rng.below(of.len() as u64) as usize]
+    }
+    let rw = pick(rng, &["write", "randwrite", "randwrite", "rw", "randrw"]);
+    let lengths = ["bs=4k", "bs=4k", "bs=8k", "bsrange=4k-16k", "bssplit=4k/50:8k/50", "bs=4k,8k"];
+    let lengths = pick(rng, &lengths);
+    let engine = pick(rng, &["psync", "psync", "sync", "null"]);
+    let files = [1, 1, 2, 3][rng.below(4) as usize];
+    let size = (8 + rng.below(33)) * 4 * files;
+    let mut lines = vec![
+        format!("[j{number}]\nrw={rw}\n{lengths}\nioengine={engine}\nsize={size}k"),
+        format!("nrfiles={files}\nfilename_format=f{number}.$filenum\nwrite_iolog=log{number}"),
+    ];
+    if files > 1 {
+        let service = pick(rng, &["roundrobin", "sequential", "random"]);
+        lines.push(format!("file_service_type={service}"));
+    }
+    let mut sometimes = |percent: u64, make: &dyn Fn(&mut Rng) -> String| {
+        if rng.below(100) < percent {
+            lines.push(make(rng));
+        }
+    };
+    sometimes(85, &|r| format!("verify={}", ["md5", "crc32c", "null"][r.below(3) as usize]));
+    sometimes(35, &|r| format!("verify_backlog={}", 1 + r.below(9)));
+    sometimes(10, &|r| format!("verify_backlog_batch={}", 1 + r.below(9)));
+    sometimes(30, &|r| format!("fsync={}", 1 + r.below(6)));
+    sometimes(20, &|r| format!("fdatasync={}", 1 + r.below(6)));
+    sometimes(20, &|_| "end_fsync=1".to_owned());
+    sometimes(30, &|r| format!("loops={}", 2 + r.below(2)));
+    sometimes(25, &|r| format!("io_size={}k", 20 + r.below(280)));
+    sometimes(25, &|r| format!("number_ios={}", 3 + r.below(57)));
+    if rw.starts_with("rand") {
+        sometimes(25, &|_| "norandommap".to_owned());
+        if !lengths.contains([',', '-', ':']) {
+            sometimes(20, &|_| "random_generator=lfsr".to_owned());
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Forty of them; `WRITEPATH_FIO_SEED` gives others. One run of fio has all.
+#[test]
+fn jobs_that_verify_at_random_have_fios_whole_log() {
+    const JOBS: u64 = 40;
+    let seed = std::env::var("WRITEPATH_FIO_SEED").ok().and_then(|n| n.parse().ok());
+    let mut rng = Rng::stream(seed.unwrap_or(1), "fio verify");
+    let jobs: Vec<String> = (0..JOBS).map(|n| any_job(&mut rng, n)).collect();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut logs: Vec<Vec<Vec<String>>> = Vec::new();
+    for (folder, program, arguments) in [
+        ("ours", env!("CARGO_BIN_EXE_writepath"), &["fio", "--compat", "bugs", "job.fio"][..]),
+        ("theirs", "fio", &["job.fio"]),
+    ] {
+        let at = dir.path().join(folder);
+        fs::create_dir(&at).expect("made");
+        // One after the other: how threads take turns is no matter here.
+        let text = format!("[global]\nthread=1\nstonewall\n{}", jobs.concat());
+        fs::write(at.join("job.fio"), text).expect("written");
+        // A job that ends with EILSEQ in both is as good as another.
+        let Ok(out) = Command::new(program).args(arguments).current_dir(&at).output() else {
+            return wp_lab::testing::skipped("fio: logs of verify", "fio is not installed");
+        };
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let read = |n: u64| {
+            let text = fs::read_to_string(at.join(format!("log{n}")));
+            let text = text.unwrap_or_else(|e| panic!("{folder} {n}: {e}: {said}"));
+            let lines = text.lines().skip(1).filter_map(|l| l.split_once(' '));
+            lines.map(|(_, rest)| rest.to_owned()).collect()
+        };
+        logs.push((0..JOBS).map(read).collect());
+    }
+    let mut lines = 0;
+    for ((job, ours), theirs) in jobs.iter().zip(&logs[0]).zip(&logs[1]) {
+        let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+        let show = |l: &[String]| l[same..l.len().min(same + 4)].join("; ");
+        assert_eq!(ours, theirs, "{job}line {same}: {}\n fio: {}", show(ours), show(theirs));
+        lines += ours.len();
+    }
+    assert!(lines > 2000, "{lines}");
 }
 
 /// At the times of a log that a job with a rate wrote, a replay takes as long as the job.

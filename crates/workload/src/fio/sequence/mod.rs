@@ -359,12 +359,14 @@ impl Sequence {
     fn begin_or_end(&mut self) {
         self.rounds = self.rounds.saturating_sub(1);
         let more_bytes = self.missing > 0 && self.missing >= self.job.block_max();
+        // Before it verifies, fio forgets which files are done.
+        let may_miss = self.job.io_size > 0 || self.job.verifies();
         // A round in which nothing was done is the last one.
         let more = !self.stop
             && self.moved
             && (self.job.time_based
                 || self.rounds > 0
-                || (self.job.io_size > 0 && more_bytes && !self.budget.is_spent()));
+                || (may_miss && more_bytes && !self.budget.is_spent()));
         for i in 0..self.files.len() {
             self.close(i);
         }
