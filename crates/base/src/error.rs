@@ -65,8 +65,59 @@ pub struct Corruption {
     pub expected: String,
 }
 
+/// Linux' numbers of errors by their names. fio knows the first 34, which have the numbers from 1.
+pub const LINUX_ERRNOS: [(&str, i32); 42] = [
+    ("EPERM", 1),
+    ("ENOENT", 2),
+    ("ESRCH", 3),
+    ("EINTR", 4),
+    ("EIO", 5),
+    ("ENXIO", 6),
+    ("E2BIG", 7),
+    ("ENOEXEC", 8),
+    ("EBADF", 9),
+    ("ECHILD", 10),
+    ("EAGAIN", 11),
+    ("ENOMEM", 12),
+    ("EACCES", 13),
+    ("EFAULT", 14),
+    ("ENOTBLK", 15),
+    ("EBUSY", 16),
+    ("EEXIST", 17),
+    ("EXDEV", 18),
+    ("ENODEV", 19),
+    ("ENOTDIR", 20),
+    ("EISDIR", 21),
+    ("EINVAL", 22),
+    ("ENFILE", 23),
+    ("EMFILE", 24),
+    ("ENOTTY", 25),
+    ("ETXTBSY", 26),
+    ("EFBIG", 27),
+    ("ENOSPC", 28),
+    ("ESPIPE", 29),
+    ("EROFS", 30),
+    ("EMLINK", 31),
+    ("EPIPE", 32),
+    ("EDOM", 33),
+    ("ERANGE", 34),
+    ("ENAMETOOLONG", 36),
+    ("ENOTEMPTY", 39),
+    ("ELOOP", 40),
+    ("ENODATA", 61),
+    ("EILSEQ", 84),
+    ("EOPNOTSUPP", 95),
+    ("EUCLEAN", 117),
+    ("EDQUOT", 122),
+];
+
 /// Result of a file-system operation.
 pub type FsResult<T> = Result<T, FsError>;
+
+/// Linux' number of an error's name.
+pub fn errno_number(name: &str) -> Option<i32> {
+    LINUX_ERRNOS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
 
 impl FsError {
     /// What [`FsError::errno`] may answer.
@@ -121,6 +172,12 @@ impl FsError {
         }
     }
 
+    /// Linux' number of it.
+    pub fn number(&self) -> i32 {
+        // Every name is in the table: a test walks them.
+        errno_number(self.errno()).unwrap_or(5)
+    }
+
     /// A [`Corruption`] as an error.
     pub fn corrupt(
         structure: &'static str,
@@ -167,3 +224,20 @@ impl fmt::Display for FsError {
 }
 
 impl std::error::Error for FsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_number_in_linux() {
+        for name in FsError::ERRNOS {
+            assert!(errno_number(name).is_some(), "{name}");
+        }
+        // include/uapi/asm-generic/errno-base.h: from 1, without a gap.
+        let base = LINUX_ERRNOS[..34].iter().map(|e| e.1);
+        assert!(base.eq(1..=34));
+        let unsupported = FsError::Unsupported(String::new());
+        assert_eq!((unsupported.number(), FsError::Io.number()), (95, 5));
+    }
+}

@@ -18,7 +18,7 @@ pub mod units;
 pub mod zone;
 pub mod zone_report;
 
-pub use error::{Corruption, FsError, FsResult};
+pub use error::{Corruption, FsError, FsResult, LINUX_ERRNOS, errno_number};
 pub use rng::Rng;
 pub use units::{BlockSize, Ino, SECTOR_BYTES, Sector, Span, Time};
 pub use zone::{Zone, ZoneKind, ZoneLimits, ZoneState};

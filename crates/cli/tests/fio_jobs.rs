@@ -204,7 +204,8 @@ fn a_job_on_a_block_device_runs_on_a_drive_without_a_file_system() {
         let (code, said) = run(&["run", "--fs", fs, "--workload", &job(name)]);
         assert!(code == 2 && said.contains(says), "{fs} {name}: {code} {said}");
         let (code, said) = run(&["fio", "--set", &format!("fs={fs}"), &format!("{name}.fio")]);
-        assert!(code == 2 && said.contains("fs"), "{fs} {name}: {code} {said}");
+        let says = if name == "both" { says } else { "--set fs=none" };
+        assert!(code == 2 && said.contains(says), "{fs} {name}: {code} {said}");
     }
     let (code, said) = run(&["run", "--fs", "none", "--workload", "varmail"]);
     assert!(code == 2 && said.contains("block devices only"), "{said}");
@@ -517,4 +518,62 @@ fn files_are_appended_to_removed_and_read_before() {
     let (code, said) =
         call(at, &["fio", "--name=a", "--rw=write", "--size=64k", "--sync=1", "--max_latency=1"]);
     assert!(code == 4 && said.contains("err=110"), "{said}");
+}
+
+/// Exit code and what is said of jobs and devices that cannot be: one line each, with the option.
+#[test]
+fn what_cannot_be_is_said_with_its_option() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("empty")).expect("made");
+    let zoned = ["fio", "--name=j", "--filename=f", "--zonemode=zbd", "--rw=write", "--bs=4k"];
+    for (args, code, what) in [
+        (&["fio", "check", "empty"][..], 2, "empty: no job file in this folder"),
+        (&["fio", "check", "empty", "empty"], 2, "empty, empty: no job file in this folder"),
+        (&[&zoned[..], &["--zonesize=64k", "--size=32k"]].concat(), 2, "/f: its 32768 bytes are"),
+        (&[&zoned[..], &["--zonesize=64k", "--size=4m", "--bs=128k"]].concat(), 4, "(errno 22)"),
+        (
+            &[&zoned[..], &["--zonesize=512", "--size=1p", "--ioengine=null"]].concat(),
+            2,
+            "/f: zonesize=512 makes 2199023255552 zones",
+        ),
+        (&["device", "ssd-128+emmc-16"], 2, "several devices"),
+        (&["device", "zn540,read_ns=1"], 0, "regime"),
+        (&["device", "zn540,read_nss=1"], 2, "read_nss"),
+        (&["fio", "--name=j", "--size=1m", "--ignore_error=EILSEQ"], 2, "`EILSEQ` is no error"),
+        (
+            &["fio", "--name=j", "--size=1m", "--rw=randtrimwrite", "--ioengine=null"],
+            0,
+            "trim: IOPS",
+        ),
+    ] {
+        let (ended, said) = call(dir.path(), args);
+        assert!(ended == code && said.contains(what), "{args:?}: {ended}: {said}");
+    }
+    // The second job has the zones of the longer file.
+    let both = "[global]\nrw=write\nbs=4k\nzonemode=zbd\nzonesize=64k\nfilename=f\n[a]\nsize=64k\n\
+                [b]\nstonewall\nsize=1m\n";
+    fs::write(dir.path().join("job.fio"), both).expect("written");
+    let (code, said) = call(dir.path(), &["fio", "job.fio", "--output-format=json"]);
+    let doc: Value = serde_json::from_str(&said[said.find('{').expect("JSON")..]).expect("JSON");
+    let ios = |job: usize| doc["jobs"][job]["write"]["total_ios"].as_u64();
+    assert_eq!((code, ios(0), ios(1)), (0, Some(16), Some(256)), "{said}");
+    // An offset or blockalign that is the default is none that fio differs by.
+    let (_, said) = call(
+        dir.path(),
+        &["fio", "--name=j", "--size=64k", "--rw=trimwrite", "--filename=/dev/nvme0n1"],
+    );
+    assert!(!said.contains("writes elsewhere"), "{said}");
+    let (_, said) =
+        call(dir.path(), &["fio", "--name=j", "--size=64k", "--ioengine=null", "--iodepth=4"]);
+    assert!(said.contains("iodepth=4 with engine null is a depth of 1 here"), "{said}");
+}
+
+/// fio counts all of a job that is over before its ramp is.
+#[test]
+fn a_ramp_longer_than_its_job_hides_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["fio", "--name=j", "--rw=write", "--bs=4k", "--size=16k", "--ramp_time=5"];
+    let (code, said) = call(dir.path(), &[&args[..], &["--output-format=json"]].concat());
+    let doc: Value = serde_json::from_str(&said[said.find('{').expect("JSON")..]).expect("JSON");
+    assert_eq!((code, doc["jobs"][0]["write"]["total_ios"].as_u64()), (0, Some(4)), "{said}");
 }

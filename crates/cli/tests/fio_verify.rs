@@ -44,6 +44,46 @@ fn what_is_written_is_read_back_as_often_as_by_fio() {
         ("[w]\nrw=write\nverify=null\n", 0),
         ("[w]\nrw=randwrite\nioengine=libaio\niodepth=8\nverify=md5\n", 0),
         ("[r]\nrw=read\nverify=md5\n", 4),
+        // In the order of a shift register, and in one that fio itself fails in.
+        ("[w]\nrw=randwrite\nverify=md5\nrandom_generator=lfsr\nloops=2\n", 0),
+        ("[w]\nrw=randrw\nverify=md5\nrandom_generator=lfsr\n", 4),
+        ("[w]\nrw=randrw\nverify=md5\nnorandommap\n", 4),
+        ("[w]\nrw=randrw\nverify=md5\nbsrange=4k-8k\n", 0),
+        ("[w]\nrw=randwrite\nverify=md5\nbssplit=4k/50:8k/50\n", 0),
+        // What is read back counts.
+        ("[w]\nrw=randwrite\nverify=md5\nnumber_ios=10\n", 0),
+        ("[w]\nrw=write\nverify=md5\nnumber_ios=10\nloops=3\n", 0),
+        ("[w]\nrw=write\nverify=md5\nnumber_ios=10\nverify_backlog=4\n", 0),
+        ("[w]\nrw=randwrite\nverify=md5\nio_size=128k\n", 0),
+        ("[w]\nrw=write\nverify=md5\nio_size=160k\n", 0),
+        ("[w]\nrw=write\nverify=md5\nioengine=libaio\niodepth=4\nverify_backlog=4\n", 0),
+        // Headers of another interval or checksum, or none.
+        ("[w]\nrw=write\nverify=md5\n[r]\nstonewall\nrw=read\nverify=crc32c\n", 4),
+        ("[w]\nrw=write\nverify=md5\n[r]\nstonewall\nrw=read\nverify=meta\n", 0),
+        ("[w]\nrw=write\nverify=md5\n[r]\nstonewall\nrw=read\nbs=8k\nverify=md5\n", 4),
+        (
+            "[w]\nrw=write\nverify=md5\n[r]\nstonewall\nrw=read\nbs=8k\nverify=md5\n\
+             verify_interval=4k\n",
+            0,
+        ),
+        ("[w]\nrw=write\nbs=8k\nverify=md5\n[r]\nstonewall\nrw=read\nverify=md5\n", 4),
+        ("[w]\nrw=write\n[r]\nstonewall\nrw=read\nverify=md5\n", 4),
+        ("[w]\nrw=write\n[r]\nstonewall\nrw=read\nverify=md5\ndo_verify=0\n", 4),
+        ("[w]\nrw=write\nverify=null\n[r]\nstonewall\nrw=read\nverify=md5\n", 4),
+        ("[w]\nrw=write\nverify=md5\ndo_verify=0\n[r]\nstonewall\nrw=read\nverify=md5\n", 0),
+        // Engines that change the layout of a file: what they refuse.
+        ("[e]\nioengine=falloc\nrw=rw\n", 0),
+        ("[e]\nioengine=falloc\nrw=write\nfsync=4\n", 4),
+        ("[e]\nioengine=falloc\nrw=write\nend_fsync=1\n", 0),
+        ("[e]\nioengine=falloc\nrw=write\nverify=md5\n", 4),
+        ("[e]\nioengine=falloc\nrw=read\nverify=md5\n", 4),
+        ("[e]\nioengine=ftruncate\nrw=write\n", 0),
+        ("[e]\nioengine=ftruncate\nrw=read\n", 4),
+        ("[e]\nioengine=ftruncate\nrw=read\ncontinue_on_error=all\n", 4),
+        ("[e]\nioengine=ftruncate\nrw=write\nfdatasync=4\n", 4),
+        ("[e]\nioengine=ftruncate\nrw=write\nend_fsync=1\n", 4),
+        ("[e]\nioengine=ftruncate\nrw=write\nverify=md5\n", 4),
+        ("[n]\nioengine=null\nrw=write\nverify=md5\n", 0),
         ("[n]\nioengine=null\nrw=randread\n", 0),
         ("[m]\nioengine=mmap\nrw=randwrite\n", 0),
     ] {
@@ -61,6 +101,55 @@ fn what_is_written_is_read_back_as_often_as_by_fio() {
         let start = text.find('{').expect("fio's JSON");
         let theirs: Value = serde_json::from_str(&text[start..]).expect("fio's JSON");
         assert_eq!(counted(&ours), counted(&theirs), "{jobs}");
+    }
+}
+
+/// A job for a time with a synchronous engine never verifies; one whose engine queues does after
+/// each of its rounds, as in fio.
+#[test]
+fn a_job_for_a_time_verifies_where_fio_does() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (engine, verifies) in [("psync", false), ("libaio\niodepth=4", true)] {
+        let job = format!(
+            "[w]\nrw=write\nbs=4k\nsize=64k\nfilename=f\nverify=md5\ntime_based\nruntime=1\n\
+             rate_iops=50\nioengine={engine}\n"
+        );
+        fs::write(dir.path().join("job.fio"), job).expect("written");
+        let (code, doc, said) = document(dir.path(), &["fio", "job.fio", "--output-format=json"]);
+        assert_eq!(code, 0, "{said}");
+        let (_, error, reads, writes) = counted(&doc).remove(0);
+        // fio 3.33 itself: 50 writes, and 48 reads or none.
+        assert_eq!((error, reads), (0, if verifies { 48 } else { 0 }), "{engine}");
+        assert!((49..=51).contains(&writes), "{writes}");
+    }
+}
+
+/// On a raw device that nobody wrote fio finds no header.
+#[test]
+fn what_nobody_wrote_has_no_header() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let device = "filename=/dev/nvme0n1\nbs=4k\nsize=64k\n";
+    let write = "[w]\nrw=write\nverify=md5\n";
+    let read = "[r]\nstonewall\nrw=read\nverify=md5\n";
+    for (jobs, expected) in [
+        (read.to_owned(), vec![(84, 1, 0)]),
+        (format!("{write}{read}"), vec![(0, 16, 16), (0, 16, 0)]),
+        (
+            format!("{write}[t]\nstonewall\nrw=trim\n{read}"),
+            vec![(0, 16, 16), (0, 0, 0), (84, 1, 0)],
+        ),
+        (
+            format!("{write}[p]\nstonewall\nrw=write\nsize=8k\noffset=8k\n{read}"),
+            vec![(0, 16, 16), (0, 0, 2), (84, 3, 0)],
+        ),
+    ] {
+        fs::write(dir.path().join("job.fio"), format!("[global]\n{device}{jobs}"))
+            .expect("written");
+        let (code, doc, said) = document(dir.path(), &["fio", "job.fio", "--output-format=json"]);
+        let found: Vec<(i64, u64, u64)> =
+            counted(&doc).into_iter().map(|(_, error, r, w)| (error, r, w)).collect();
+        assert_eq!(found, expected, "{jobs}: {said}");
+        assert_eq!(code, if expected.iter().any(|e| e.0 != 0) { 4 } else { 0 }, "{jobs}");
     }
 }
 

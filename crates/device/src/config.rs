@@ -128,6 +128,9 @@ pub struct Rated {
     pub unit: &'static str,
     /// Where it is published.
     pub source: &'static str,
+    /// Was a number of the preset chosen so that this value comes out, without CPU costs? Then it
+    /// is no prediction.
+    pub fitted: bool,
 }
 
 impl DeviceEntry {

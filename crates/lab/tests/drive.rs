@@ -87,23 +87,50 @@ fn the_points_are_those_of_the_collection() {
     assert!(ours.len() > 500, "{} points", ours.len());
 }
 
-/// The usual tests of a drive on its bare block device, without CPU costs: what drives are rated at
-/// comes out, each value within 15 %.
+/// Values that a preset's numbers were chosen by, and that do not come out within 15 % with the
+/// default CPU: its costs are not part of the fit.
+const OFF_WITH_DEFAULT_CPU: [(&str, &str, f64); 1] = [("840pro-128", "rnd4k-q1-write", -0.158)];
+
+/// The usual tests of a drive on its bare block device. What no number of the preset was chosen by
+/// is a prediction, and is within 15 %, with the default CPU as without CPU costs. The others are
+/// fitted without CPU costs: they say that the fit is one, and no more.
 #[test]
-fn rated_values_of_a_drive_come_out_of_the_usual_tests() {
-    let cpu = Profile::find("free").expect("a profile");
-    let mut rated = 0;
+fn values_that_a_drive_is_rated_at_come_out_as_they_are_marked() {
+    let (mut fitted, mut free) = (Vec::new(), Vec::new());
+    let mut off_with_cpu = Vec::new();
     for name in ["840pro-128", "850pro-256"] {
-        let tests = suite(name, &[], cpu, 1).expect("it runs");
-        assert_eq!(tests.len(), 8, "each is one value");
-        for test in &tests {
-            let Some(value) = test.rated else { continue };
-            let off = test.value() / value.value - 1.0;
-            assert!(off.abs() < 0.15, "{name} {}: {off:+.3} of {value:?}", test.test);
-            rated += 1;
+        for cpu in ["free", "i7-4770"] {
+            let profile = Profile::find(cpu).expect("a profile");
+            let tests = suite(name, &[], profile, 1).expect("it runs");
+            assert_eq!(tests.len(), 8, "each is one value");
+            for test in &tests {
+                let Some(value) = test.rated else { continue };
+                let off = test.value() / value.value - 1.0;
+                let is_near = off.abs() < 0.15;
+                let what = format!("{name} {} with {cpu}: {off:+.3} of {value:?}", test.test);
+                match (value.fitted, cpu) {
+                    (false, _) => assert!(is_near, "{what}"),
+                    (true, "free") => assert!(is_near, "{what}"),
+                    (true, _) if is_near => {}
+                    (true, _) => off_with_cpu.push((name, test.test.clone(), off)),
+                }
+                if cpu == "free" {
+                    let list = if value.fitted { &mut fitted } else { &mut free };
+                    list.push(format!("{name} {}", test.test));
+                }
+            }
         }
     }
-    assert_eq!(rated, 10);
+    assert_eq!(free, ["850pro-256 rnd4k-q32-write"]);
+    assert_eq!(fitted.len(), 9, "{fitted:?}");
+    assert_eq!(off_with_cpu.len(), OFF_WITH_DEFAULT_CPU.len(), "{off_with_cpu:?}");
+    for (found, known) in off_with_cpu.iter().zip(OFF_WITH_DEFAULT_CPU) {
+        assert_eq!((found.0, &*found.1), (known.0, known.1));
+        assert!((found.2 - known.2).abs() < 0.002, "{found:?}, {known:?}");
+    }
+    let cpu = Profile::find("free").expect("a profile");
     let zoned = suite("zn540", &[], cpu, 1).expect_err("zones are written in order");
     assert!(zoned.to_string().contains("zonemode=zbd"), "{zoned}");
+    let two = suite("ssd-128+emmc-16", &[], cpu, 1).expect_err("one at a time");
+    assert!(two.to_string().contains("several devices"), "{two}");
 }

@@ -74,6 +74,7 @@ fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
                         let end = (direction == Direction::Write).then_some(offset + length);
                         zone.into_iter().for_each(|zone| place.ended(zone, end));
                     }
+                    Chosen::TooLong => return Err("a write is longer than a zone".to_owned()),
                     other => panic!("{other:?} of a job that waits for each operation"),
                 }
             }
@@ -84,6 +85,7 @@ fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
                 let word = if what == SyncWhat::All { "sync" } else { "datasync" };
                 out.push((plan.files[file].path.clone(), word, 0, 0));
             }
+            Action::Rewind { .. } | Action::Verify => {}
             Action::Open(i) => {
                 open[i] = true;
                 out.push(event(i, "open"));
@@ -507,6 +509,11 @@ fn zoned_offsets_are_fios() {
         &[
             "random_distribution=zoned:60/10:30/20:8/30:2/40",
             "random_distribution=zoned:10/50:90/50",
+            "random_distribution=zoned:60/10:20/:20/",
+            "random_distribution=zoned:50/:50/",
+            "random_distribution=zoned:30/10:30/:40/70",
+            "random_distribution=zoned:40/20:30/:30/:0/",
+            "random_distribution=zoned:50/40:50/40",
             "random_distribution=zoned_abs:60/32k:40/64k",
         ],
     ]);

@@ -23,12 +23,17 @@ const POINTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../devices/zn540/p
     \x20 writepath device zn540-4tb\n\
     \x20 writepath device zn540-4tb --set read_ns=55000 --all")]
 pub struct Args {
-    /// Drive (`list devices`): measured points of a zoned one, else the usual tests
+    /// Device model (`list devices`): a ZN540, or any other to run benchmarks on
+    ///
+    /// Of a ZN540 the model is compared with measured points of the drive. On other models
+    /// `examples/drive-benchmark.fio` runs, beside the values that the drive is rated at. A value
+    /// marked `fitted` is one that a parameter was chosen by, without CPU costs; the model predicts
+    /// the others.
     name: String,
-    /// CPU cost profile of the tests: one of `list cpus`
+    /// CPU cost profile of the benchmarks: one of `list cpus`
     #[arg(long, value_name = "PROFILE", default_value = "i7-4770")]
     cpu: String,
-    /// Replace one parameter: KEY=VALUE
+    /// Replace a parameter of the model, as NAME,KEY=VALUE does
     #[arg(long = "set", value_name = "KEY=VALUE")]
     replaced: Vec<String>,
     /// File of measured points [default: those of the ZN540]
@@ -50,7 +55,19 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         };
         replaced.push(pair);
     }
-    let (name, _) = super::name_and_rest(&a.name);
+    let help = "writepath list devices";
+    let (name, own) = match wp_lab::spec::devices(&a.name) {
+        Ok((device, more)) if more.is_empty() => device,
+        Ok(_) => {
+            let message = format!("{}: several devices, and one is compared: name one", a.name);
+            return out.fail(Exit::Usage, "device", &message, help);
+        }
+        Err(e) => return out.fail(Exit::Usage, "device", &e, help),
+    };
+    let name = name.as_str();
+    // What `--set` replaces holds.
+    let own = own.into_iter().filter(|(key, _)| replaced.iter().all(|(k, _)| k != key));
+    let replaced: Vec<(String, u64)> = own.chain(replaced.iter().cloned()).collect();
     if a.points.is_none() && wp_device::find(name).is_none_or(|e| !is_zoned(e)) {
         return tests(a, &replaced, out);
     }
@@ -66,7 +83,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             return out.fail(Exit::Usage, "points", &message, "see devices/zn540/README.md");
         }
     };
-    match compare(&points, &a.name, &replaced) {
+    match compare(&points, name, &replaced) {
         Ok(found) => out.result(&document(&found, a.all), &print(&found, a.all)),
         Err(e) => out.fail(Exit::Usage, "device", &e.to_string(), "writepath list devices"),
     }
@@ -92,7 +109,7 @@ fn tests(a: &Args, replaced: &[(String, u64)], out: &Out) -> ExitCode {
     let mut t = String::new();
     writeln!(
         t,
-        "{:<17}{:>10}{:>10}{:>12}{:>12}{:>16}{:>12}",
+        "{:<17}{:>10}{:>10}{:>12}{:>12}{:>16}    {}",
         "test", "IOPS", "MB/s", "mean us", "p99 us", "rated", "difference"
     )
     .expect(FITS);
@@ -103,12 +120,13 @@ fn tests(a: &Args, replaced: &[(String, u64)], out: &Out) -> ExitCode {
             None => ("-".to_owned(), "-".to_owned()),
             Some(rated) => {
                 let off = (test.value() / rated.value - 1.0) * 100.0;
-                (format!("{} {}", rated.value, rated.unit), format!("{off:+.1} %"))
+                let mark = if rated.fitted { "  fitted" } else { "" };
+                (format!("{} {}", rated.value, rated.unit), format!("{off:+.1} %{mark}"))
             }
         };
         writeln!(
             t,
-            "{:<17}{:>10.0}{:>10.1}{:>12.1}{:>12.1}{rated:>16}{off:>12}",
+            "{:<17}{:>10.0}{:>10.1}{:>12.1}{:>12.1}{rated:>16}    {off}",
             test.test,
             test.iops,
             test.mb_s,
@@ -116,8 +134,9 @@ fn tests(a: &Args, replaced: &[(String, u64)], out: &Out) -> ExitCode {
             us(test.p99_ns as f64),
         )
         .expect(FITS);
-        let rated =
-            test.rated.map(|r| json!({ "value": r.value, "unit": r.unit, "source": r.source }));
+        let rated = test.rated.map(
+            |r| json!({ "value": r.value, "unit": r.unit, "source": r.source, "fitted": r.fitted }),
+        );
         tests.push(json!({
             "test": test.test, "iops": test.iops, "mb_per_s": test.mb_s,
             "mean_ns": test.mean_ns, "p99_ns": test.p99_ns, "rated": rated,

@@ -86,6 +86,12 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     };
     if check.job.len() > 1 || path.is_dir() {
         return match table::files(&check.job) {
+            Ok(files) if files.is_empty() => {
+                let folders: Vec<String> =
+                    check.job.iter().map(|f| f.shown().to_string()).collect();
+                let message = format!("{}: no job file in this folder", folders.join(", "));
+                out.fail(Exit::Usage, "job", &message, "writepath fio check --help")
+            }
             Ok(files) => table::run(&files, &variables, out),
             Err((path, e)) => out.host_error(&path, &e),
         };

@@ -52,8 +52,12 @@ pub fn suite(
     cpu: &Profile,
     seed: u64,
 ) -> Result<Vec<Tested>, MachineError> {
-    let ((device, mut params), _) = spec::devices(name).map_err(MachineError::Config)?;
-    params.extend(replaced.iter().cloned());
+    let ((device, own), more) = spec::devices(name).map_err(MachineError::Config)?;
+    if !more.is_empty() {
+        return Err(MachineError::Config(format!("{name}: several devices; the tests are of one")));
+    }
+    let own = own.into_iter().filter(|(key, _)| replaced.iter().all(|(k, _)| k != key));
+    let params = own.chain(replaced.iter().cloned()).collect();
     let entry = wp_device::find(&device);
     let spec = MachineSpec {
         seed,

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use wp_base::{FsResult, Rng};
+use wp_base::{FsResult, LINUX_ERRNOS, Rng};
 use wp_lab::results::sha256;
 use wp_medium::Slice;
 use wp_vfs::{FileType, OpenFlags, Reserve, Vfs, XattrSet};
@@ -437,22 +437,7 @@ impl Drop for HostXattrs {
 }
 
 pub fn errno_name(e: &std::io::Error) -> String {
-    let names = [
-        (1, "EPERM"),
-        (2, "ENOENT"),
-        (16, "EBUSY"),
-        (17, "EEXIST"),
-        (20, "ENOTDIR"),
-        (21, "EISDIR"),
-        (22, "EINVAL"),
-        (28, "ENOSPC"),
-        (31, "EMLINK"),
-        (36, "ENAMETOOLONG"),
-        (39, "ENOTEMPTY"),
-        (40, "ELOOP"),
-        (61, "ENODATA"),
-        (95, "EOPNOTSUPP"),
-    ];
     let n = e.raw_os_error().unwrap_or(0);
-    names.iter().find(|(k, _)| *k == n).map_or(format!("errno {n}"), |(_, s)| (*s).to_owned())
+    let known = LINUX_ERRNOS.iter().find(|(_, number)| *number == n);
+    known.map_or(format!("errno {n}"), |(name, _)| (*name).to_owned())
 }

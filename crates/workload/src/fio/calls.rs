@@ -59,6 +59,8 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
         "has more than 256 operations in flight, the most that `crash` has: set a smaller iodepth"
     } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
         "keeps a rate in time: leave out `rate`, or set `thinktime`"
+    } else if job.latency_target.is_some() || job.steady_state.is_some() {
+        "changes its depth or ends by what it measures: leave out `latency_target` and `steadystate`"
     } else if job.unlink_each_loop || job.file_append || job.pre_read {
         "has `unlink_each_loop`, `file_append` or `pre_read`, which `crash` does not support: leave it out"
     } else {
@@ -205,6 +207,8 @@ impl Made {
                     }
                 }
                 Action::Place { .. } => return Err("is on zones, which a program cannot".into()),
+                // Neither a job that goes on for a time nor one that verifies is a program.
+                Action::Rewind { .. } | Action::Verify => {}
                 Action::Sync { file, what } => {
                     let fd = Made::descriptor(file)?;
                     self.call(match what {

@@ -66,42 +66,50 @@ pub fn set(text: &str, job: &mut Job) -> Result<(), String> {
     Ok(())
 }
 
-/// `ACCESS/SIZE:ACCESS/SIZE:...`: percentages of the operations, and of the file or bytes of it; a
-/// last one may leave its size out.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// `ACCESS/SIZE:ACCESS/SIZE:...`: percentages of the operations, and of the file or bytes of it.
+/// Percentages of the file may be left out: such zones share what the others leave, in whole
+/// percent.
 fn zones_of(text: &str, is_bytes: bool, kb_base: u64) -> Result<Vec<Zone>, String> {
-    let mut zones = Vec::new();
-    let (mut accesses, mut end) = (0u64, 0u64);
+    let mut parts = Vec::new();
     for part in text.split(':') {
         let (percent, size) = part
             .split_once('/')
             .ok_or_else(|| format!("`{part}`: write ACCESSES/SIZE, such as 60/10"))?;
         let percent = value::whole(percent.trim().trim_end_matches('%'))?;
-        let size = match is_bytes {
-            // A last part without a size is the rest.
-            _ if size.trim().is_empty() => {
-                zones.push(Zone { percent, until: Until::Percent(100) });
-                accesses = accesses.saturating_add(percent);
-                end = if is_bytes { end } else { 100 };
-                continue;
-            }
-            true => value::bytes(size, kb_base)?,
-            false => value::whole(size.trim().trim_end_matches('%'))?,
+        let size = match (is_bytes, size.trim()) {
+            (true, "") => return Err(format!("`{part}`: a zone of zoned_abs needs its bytes")),
+            (true, size) => Some(value::bytes(size, kb_base)?),
+            (false, "") => None,
+            (false, size) => Some(value::whole(size.trim_end_matches('%'))?),
         };
-        accesses = accesses.saturating_add(percent);
-        end = end.checked_add(size).ok_or_else(|| format!("`{text}` is too large"))?;
-        let until = if is_bytes { Until::Byte(end) } else { Until::Percent(end) };
-        zones.push(Zone { percent, until });
+        parts.push((percent, size));
     }
-    if zones.len() > ZONES_MAX {
+    if parts.len() > ZONES_MAX {
         return Err(format!("at most {ZONES_MAX} zones"));
     }
+    let accesses = sum(parts.iter().map(|p| p.0));
     if accesses != 100 {
         return Err(format!("`{text}`: the accesses add up to {accesses} %, not to 100"));
     }
-    if !is_bytes && end != 100 {
-        return Err(format!("`{text}`: the sizes add up to {end} %, not to 100"));
+    let sizes = sum(parts.iter().filter_map(|p| p.1));
+    if is_bytes && sizes == u64::MAX {
+        return Err(format!("`{text}` is too large"));
     }
-    Ok(zones)
+    if !is_bytes && sizes > 100 {
+        return Err(format!("`{text}`: the sizes add up to {sizes} %, more than 100"));
+    }
+    let missing = parts.iter().filter(|p| p.1.is_none()).count() as u64;
+    let share = 100u64.saturating_sub(sizes).checked_div(missing).unwrap_or(0);
+    let mut end = 0;
+    let zone = |(percent, size): (u64, Option<u64>)| {
+        end += size.unwrap_or(share);
+        Zone { percent, until: if is_bytes { Until::Byte(end) } else { Until::Percent(end) } }
+    };
+    Ok(parts.into_iter().map(zone).collect())
 }
 
 #[cfg(test)]
@@ -159,8 +167,12 @@ mod tests {
             "normal:100",
             "zoned",
             "zoned:50/50",
-            "zoned:50/50:50/40",
+            "zoned:50/50:50/60",
+            "zoned:50/50:25/",
+            "zoned:/50:50/50",
             "zoned_abs:50/4k",
+            "zoned_abs:50/4k:50/",
+            "zoned_abs:50/:50/4k",
             "zipf:1.2:0.5:3",
             "zipf:x",
             "zipf:1.2:2",

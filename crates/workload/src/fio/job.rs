@@ -413,8 +413,13 @@ pub struct Job {
     pub pattern: Option<u64>,
     /// `verify`; `None`: nothing is verified.
     pub verify: Option<Verify>,
-    /// What is written is read back and compared; a job that only reads compares what it reads.
+    /// The checksum of `verify`, by fio's word.
+    pub checksum: String,
+    /// What is written is read back and compared. A job that only reads compares what it reads in
+    /// any case.
     pub do_verify: bool,
+    /// `verify_interval` in bytes; 0: not given.
+    pub verify_interval: u64,
     /// Writes between which those before are verified; 0: at the end of each round.
     pub verify_backlog: u64,
     /// How many are verified then; 0: `verify_backlog`.
@@ -568,7 +573,9 @@ impl Job {
             scramble: true,
             pattern: None,
             verify: None,
+            checksum: String::new(),
             do_verify: true,
+            verify_interval: 0,
             verify_backlog: 0,
             verify_batch: 0,
             group_reporting: false,
@@ -610,9 +617,32 @@ impl Job {
         self.offset.saturating_add(self.offset_increment.saturating_mul(u64::from(self.subjob)))
     }
 
-    /// Does it read back what it writes, or compare what it reads?
+    /// Does it read back what it writes?
     pub fn verifies(&self) -> bool {
         self.verify.is_some() && self.do_verify
+    }
+
+    /// Has it operations in flight beside the one that it makes, for fio's limits of a round?
+    pub fn queues(&self) -> bool {
+        self.engine.is_async() || (self.engine == Engine::Null && self.iodepth > 1)
+    }
+
+    /// Bytes that each header of `verify` is for, in an operation of this length.
+    pub fn header_interval(&self, length: u64) -> u64 {
+        let (min, max) = (self.min_bs[1], self.max_bs[1]);
+        let mut n = match self.verify_interval {
+            0 if min != max => min,
+            n => n,
+        };
+        if n > min {
+            n = min;
+        } else if self.reads && n > self.min_bs[0] {
+            n = self.min_bs[0];
+        }
+        if n == 0 || min % n > 0 || max % n > 0 {
+            n = gcd(min, max);
+        }
+        if n > 0 && n <= length { n } else { length }
     }
 
     /// Paths of its files, from the root of the file system and in one spelling each: without a
@@ -658,6 +688,10 @@ impl Job {
         }
         name
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn replace_any_case(text: &str, word: &str, with: &str) -> String {

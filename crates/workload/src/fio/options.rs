@@ -111,7 +111,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("offset", &["fileoffset"], "bytes; a percentage is refused"),
     exact("offset_increment", &[], "bytes; a percentage is refused"),
     no("offset_align", &[], "only for offsets given as a percentage"),
-    exact("number_ios", &[], ""),
+    exact("number_ios", &[], "reads of verify count; no limit with time_based"),
     exact("loops", &[], ""),
     exact("numjobs", &[], "each is a separate task"),
     exact("rwmixread", &[], ""),
@@ -300,12 +300,12 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "verify",
         &[],
-        "all bytes are compared, whatever the checksum; a job that only reads compares with what \
-         jobs of this run wrote",
+        "all bytes are compared; a job that only reads compares with what jobs of this run wrote, \
+         and needs their checksum",
     ),
     exact("do_verify", &[], ""),
     no("verify_only", &[], "run the job that writes, too"),
-    idle("verify_interval", &["header_interval"], WHOLE),
+    near("verify_interval", &["header_interval"], "a job that only reads needs headers of its own"),
     idle("verify_offset", &["header_offset"], WHOLE),
     near("verify_pattern", &[], "written data has an identity instead; all bytes are compared"),
     exact("verify_fatal", &[], "the first difference ends the job, as in fio 3.33 without it"),
@@ -352,7 +352,11 @@ pub static OPTIONS: &[OptionInfo] = &[
         &[],
         "accepted without effect: needs `merge_blktrace_file`, which is refused",
     ),
-    near("zonemode", &[], "exact: none, zbd with one job a zone; strided: see zonesize"),
+    near(
+        "zonemode",
+        &[],
+        "exact: none, zbd with one job a zone, of a file that is there; strided: see zonesize",
+    ),
     near("zonesize", &[], "of zonemode=strided exact with one file read or written in order"),
     exact("zonecapacity", &[], "of zonemode=zbd on what has no zones"),
     near("zonerange", &[], "as zonesize"),
@@ -373,7 +377,8 @@ pub static OPTIONS: &[OptionInfo] = &[
     near(
         "continue_on_error",
         &[],
-        "none, read, write, io, all: failed operations count; without it an error ends its job",
+        "of EIO and EILSEQ, as in fio; of others with ignore_error; without it an error ends its \
+         job",
     ),
     idle("error_dump", &[], NO_EFFECT),
     // The host.

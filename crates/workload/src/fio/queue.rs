@@ -28,6 +28,8 @@ pub(super) struct Queue {
     rules: Rules,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
+    /// Offset of the last operation of each slot, as fio's `io_u` keep it.
+    offsets: Vec<u64>,
     /// Prepared, and not yet submitted.
     prepared: Vec<Iocb>,
     /// Prepared since a full batch was submitted. fio does not begin anew where it reaps, which
@@ -90,6 +92,7 @@ impl Queue {
             rules,
             slots: (0..rules.depth).map(|_| None).collect(),
             free: (0..rules.depth).rev().collect(),
+            offsets: vec![0; rules.depth],
             prepared: Vec::new(),
             of_batch: 0,
             ring_at: 0,
@@ -109,6 +112,18 @@ impl Queue {
     /// Has every operation ended?
     pub(super) fn is_idle(&self) -> bool {
         self.depth() == 0
+    }
+
+    /// The offset that the next slot had before: fio logs it with a sync.
+    pub(super) fn free_offset(&self) -> u64 {
+        self.free.last().map_or(0, |place| self.offsets[*place])
+    }
+
+    /// An operation that was waited for took the next slot.
+    pub(super) fn passed_by(&mut self, offset: u64) {
+        if let Some(place) = self.free.last() {
+            self.offsets[*place] = offset;
+        }
     }
 
     /// Prepared and in flight.
@@ -162,6 +177,9 @@ impl Queue {
 
     async fn add(&mut self, run: &mut Running, fd: Fd, call: IoCall, slot: Slot) -> FsResult<()> {
         let place = self.free.pop().ok_or(FsError::Invalid("fio: the queue is full"))?;
+        if let Slot::Io(op) = &slot {
+            self.offsets[place] = op.offset;
+        }
         self.slots[place] = Some(slot);
         self.prepared.push(Iocb { fd, call, tag: place as u64 });
         self.of_batch += 1;

@@ -348,6 +348,8 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             job.pattern = Some(text()?.bytes().fold(0x0F10_BA77, hash));
         }
         "verify" => {
+            // One checksum with two implementations.
+            job.checksum = text()?.replace("crc32c-intel", "crc32c");
             job.verify = match text()? {
                 "0" | "none" => None,
                 "null" => Some(Verify::Nothing),
@@ -355,6 +357,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             }
         }
         "do_verify" => job.do_verify = flag(given)?,
+        "verify_interval" => job.verify_interval = bytes(text()?)?,
         "verify_backlog" => job.verify_backlog = bytes(text()?)?,
         "verify_backlog_batch" => job.verify_batch = bytes(text()?)?,
         "group_reporting" => job.group_reporting = flag(given)?,
@@ -416,8 +419,12 @@ fn ignored(text: &str) -> Result<[Vec<i32>; 3], String> {
     let mut all: [Vec<i32>; 3] = Default::default();
     for (list, of) in text.split(',').zip(&mut all) {
         for word in list.split(':').map(str::trim).filter(|w| !w.is_empty()) {
-            let number = word.parse().ok().or_else(|| result::errno_of(word));
-            of.push(number.ok_or_else(|| format!("`{word}` is no error"))?);
+            let number = match word.parse::<i32>() {
+                Ok(n) => Some(n.saturating_abs()).filter(|n| *n > 0),
+                Err(_) => result::errno_of(word),
+            };
+            let unknown = || format!("`{word}` is no error of fio's: EPERM to ERANGE, or a number");
+            of.push(number.ok_or_else(unknown)?);
         }
     }
     Ok(all)
@@ -729,8 +736,12 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let what = format!("iodepth is {}; {DEPTH_MAX} at most", job.iodepth);
         found.push(Diagnostic::error(&at, what, ""));
     } else if job.iodepth > 1 && !job.engine.is_async() {
-        let what = format!("iodepth={} with a synchronous engine is a depth of 1", job.iodepth);
-        found.push(Diagnostic::warning(&at, what, "one operation is in flight at a time"));
+        let (what, help) = match job.engine {
+            Engine::Null => ("engine null", "each operation ends before the next one begins"),
+            _ => ("a synchronous engine", "one operation is in flight at a time"),
+        };
+        let what = format!("iodepth={} with {what} is a depth of 1 here", job.iodepth);
+        found.push(Diagnostic::warning(&at, what, help));
     }
     if job.reads && !job.direct && !job.random && job.invalidate {
         let what = "buffered sequential reads have no readahead here: each waits for the drive";
@@ -745,14 +756,15 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let help = "a machine has block devices (--fs none) or a file system: use two jobs files";
         found.push(Diagnostic::unsupported(&at, what, help));
     }
-    if job.trims && !job.is_on_devices() && job.engine != Engine::Falloc {
+    let needs_device = !matches!(job.engine, Engine::Falloc | Engine::Null);
+    if job.trims && !job.is_on_devices() && needs_device {
         let what = format!("job `{}` trims: that is for block devices", job.name);
         let help = "name one: filename=/dev/nvme0n1; fio refuses to trim a file, too";
         found.push(Diagnostic::error(&at, what, help));
     }
     if job.trims && job.writes {
         let is_moved = job.random && (job.offset > 0 || job.offset_increment > 0);
-        if is_moved || job.strided || job.align.iter().any(|n| *n > 0) {
+        if is_moved || job.strided || job.align != job.min_bs {
             let what = "a job that trims and writes: with this offset, blockalign or zonemode fio \
                         3.33 writes elsewhere";
             found.push(Diagnostic::warning(&at, what, "here each trim is followed by its write"));

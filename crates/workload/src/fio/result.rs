@@ -1,6 +1,6 @@
 //! What jobs did.
 
-use wp_base::FsError;
+use wp_base::{FsError, errno_number};
 
 use super::iolog::IoLog;
 use super::job::Job;
@@ -128,25 +128,12 @@ impl JobResult {
     }
 }
 
-/// Linux' numbers of errors; of all others that of `EIO` is told.
-const ERRNOS: [(&str, i32); 9] = [
-    ("ENOENT", 2),
-    ("EIO", 5),
-    ("EBADF", 9),
-    ("EINVAL", 22),
-    ("EFBIG", 27),
-    ("ENOSPC", 28),
-    ("EROFS", 30),
-    ("EILSEQ", 84),
-    ("EDQUOT", 122),
-];
-
 /// Linux' number of an error.
 pub(super) fn errno(e: &FsError) -> i32 {
-    errno_of(e.errno()).unwrap_or(5)
+    e.number()
 }
 
-/// The number of an error's name.
+/// The number of an error that `ignore_error` names: fio knows those up to 34.
 pub(super) fn errno_of(name: &str) -> Option<i32> {
-    ERRNOS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    errno_number(name).filter(|n| *n <= 34)
 }

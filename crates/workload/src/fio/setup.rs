@@ -69,7 +69,7 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> Existing) -> Result<L
     let (mut files, mut total) = (Vec::new(), 0u64);
     for (path, Existing { length: existing, is_device }) in paths.into_iter().zip(there) {
         let start = if job.file_append && !is_device { existing } else { job.start_offset() };
-        let outside = || format!("offset {start} is beyond file `{path}`");
+        let outside = || format!("offset {start} is beyond the end of `{path}`");
         let mut span = if job.file_size == 0 {
             let extra = if larger > 0 { block } else { 0 };
             larger = larger.saturating_sub(1);
@@ -91,14 +91,16 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> Existing) -> Result<L
         if is_device {
             span = span.min(existing.checked_sub(start).ok_or_else(outside)?);
         }
-        total = total.checked_add(span).ok_or("its files are too large together")?;
+        total = total.checked_add(span).ok_or_else(|| {
+            format!("size: `{path}` and the files before have more than 2^64 bytes")
+        })?;
         let end = span.checked_add(start).ok_or_else(outside)?;
         let (length, extend) = (end.max(existing), end > existing);
         files.push(FileSetup { path, existing, start, span, length, extend, is_device });
     }
     let size = if size == 0 || (total > 0 && size > total) { total } else { size };
     if size < block {
-        return Err(format!("a block of {block} bytes is larger than its {size} bytes"));
+        return Err(format!("bs: a block of {block} bytes is larger than the job's {size} bytes"));
     }
     Ok(Layout { files, size })
 }

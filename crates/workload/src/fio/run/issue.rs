@@ -11,7 +11,7 @@ use super::super::job::{Engine, Job};
 use super::super::queue::Queue;
 use super::super::random::Taus;
 use super::super::sequence::{Direction, Streams};
-use super::super::verify::{Expected, Piece};
+use super::super::verify::Expected;
 use super::Task;
 use super::running::{Held, Operation, Running};
 
@@ -26,16 +26,28 @@ impl Task {
         held: Option<Held>,
     ) -> FsResult<()> {
         let d = direction.index();
-        let at_ns = self.now().since(run.epoch).0;
-        if let Some(log) = &mut run.result.iolog {
-            log.operation(at_ns, file, direction, (offset, length));
+        run.log_operation(self.now(), file, direction, (offset, length));
+        let is_write = direction == Direction::Write;
+        if is_write {
+            run.last_written = Some((file, offset));
         }
         if self.job.engine == Engine::Null {
-            return self.nothing(run, (file, d), (offset, length)).await;
+            if is_write {
+                run.history.wrote(file, offset, Slice::zero(length as u32));
+            }
+            self.nothing(run, (file, d), (offset, length)).await?;
+            return self.think(run, &mut None).await;
         }
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
         if self.job.engine.lays_out() {
-            let ((issued, held), expected) = ((None, None), Expected::Anything);
+            if is_write {
+                run.history.wrote(file, offset, Slice::zero(length as u32));
+            }
+            let expected = match direction {
+                Direction::Read => self.expected(run, file, (offset, length)),
+                _ => Expected::Anything,
+            };
+            let (issued, held) = (None, None);
             let (start, direction) = (self.now(), d);
             let op = Operation { file, direction, offset, length, start, issued, held, expected };
             self.change_layout(run, fd, &op).await?;
@@ -46,16 +58,19 @@ impl Task {
             Direction::Write => {
                 run.writes += 1;
                 let data = self.contents(run.writes - 1, offset, length);
-                self.contents.wrote(&run.layout.files[file].path, offset, &data);
-                run.history.wrote(Piece { file, offset, data: data.clone() });
+                self.contents.wrote(&self.job, &run.layout.files[file].path, offset, &data);
+                run.history.wrote(file, offset, data.clone());
                 Some(IoCall::Write(offset, vec![data]))
             }
             Direction::Read => {
-                let path = &run.layout.files[file].path;
-                expected = self.contents.expected(&self.job, path, offset, length);
+                expected = self.expected(run, file, (offset, length));
                 Some(IoCall::Read(offset, length))
             }
-            Direction::Trim => None,
+            Direction::Trim => {
+                let path = &run.layout.files[file].path;
+                self.contents.trimmed(path, offset, length);
+                None
+            }
         };
         let start = self.now();
         let op =
@@ -69,7 +84,7 @@ impl Task {
     }
 
     /// An operation of engine `null`: it takes an assumed time, or a job of a time never ended.
-    async fn nothing(
+    pub(super) async fn nothing(
         &self,
         run: &mut Running,
         (file, direction): (usize, usize),
@@ -87,7 +102,12 @@ impl Task {
         depth.completed(1);
         run.ended(self.now(), &op, Ok(length), &[])?;
         run.sample(self.now());
-        self.think(run, &mut None).await
+        Ok(())
+    }
+
+    /// What the job's read must give.
+    fn expected(&self, run: &Running, file: usize, (offset, length): (u64, u64)) -> Expected {
+        self.contents.expected(&self.job, &run.layout.files[file].path, offset, length)
     }
 
     /// The think time, if it is due.
@@ -119,6 +139,7 @@ impl Task {
     ) -> FsResult<()> {
         if let Some(queue) = queue {
             queue.submit_prepared(run).await?;
+            queue.passed_by(op.offset);
         }
         let done = match &op.held {
             Some(held) => self.reset_zone(run, held).await,
@@ -128,9 +149,17 @@ impl Task {
     }
 
     /// One operation of an engine that changes the layout of files.
-    async fn change_layout(&self, run: &mut Running, fd: Fd, op: &Operation) -> FsResult<()> {
+    pub(super) async fn change_layout(
+        &self,
+        run: &mut Running,
+        fd: Fd,
+        op: &Operation,
+    ) -> FsResult<()> {
         let done = if self.job.engine == Engine::Ftruncate {
-            self.vfs.ftruncate(fd, op.offset).await
+            match op.direction {
+                1 => self.vfs.ftruncate(fd, op.offset).await,
+                _ => Err(FsError::Invalid("engine ftruncate has writes only")),
+            }
         } else {
             let how = match op.direction {
                 0 => Reserve::Space { keep_size: true },
@@ -203,7 +232,7 @@ impl Task {
         let len = length as u32;
         let job = &self.job;
         let own = u64::from(job.thread_number) << 40;
-        if job.verifies() {
+        if job.verify.is_some() {
             // Whatever is asked for, fio writes a header and fills each buffer anew.
             Slice::pattern(mix64(own + write + 1), offset, len)
         } else if job.zero_buffers {

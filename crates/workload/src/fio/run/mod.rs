@@ -6,6 +6,7 @@ mod least;
 mod read_back;
 mod running;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use wp_base::event::ZoneOp;
@@ -92,10 +93,16 @@ pub async fn run(
         });
     }
     let mut devices = zoned::Devices::new();
+    // Jobs share the zones of a file, and it is as long as the longest of them makes it.
+    let mut lengths = BTreeMap::new();
+    for file in layouts.iter().flatten().flatten().flat_map(|l| &l.files) {
+        let longest = lengths.entry(file.path.clone()).or_insert(0);
+        *longest = file.length.max(*longest);
+    }
     let mut places = Vec::new();
     for (job, layout) in jobs.iter().zip(&mut layouts) {
         places.push(match layout {
-            Some(Ok(layout)) => zoned::places(vfs, job, layout, &mut devices)
+            Some(Ok(layout)) => zoned::places(vfs, job, layout, (&mut devices, &lengths))
                 .await
                 .map_err(|e| RunError::Job(format!("job `{}`: {e}", job.name)))?,
             Some(Err(_)) | None => Vec::new(),
@@ -217,9 +224,11 @@ impl Task {
             is_between: false,
             think_since: self.now(),
             fds: vec![None; layout.files.len()],
+            is_open: vec![false; layout.files.len()],
             places,
             control: self.control.clone(),
             layout,
+            begun: self.now(),
             epoch: self.now(),
             round: self.now(),
             writes: 0,
@@ -232,6 +241,8 @@ impl Task {
             search: self.job.latency_target.map(|t| Search::new(t, self.job.iodepth, self.now())),
             least: LeastRates::default(),
             pauses: Pauses::new(&self.job, self.options.chance),
+            last_offset: 0,
+            last_written: None,
             result: JobResult::new(&self.job),
         };
         self.control.steady().begin(&self.job, self.now());
@@ -241,13 +252,35 @@ impl Task {
         };
         loop {
             run.end_ramp(self);
-            if self.is_over(&run) || run.result.error != 0 && run.result.errors == 0 {
+            if self.is_over(&run) || run.has_failed() {
                 sequence.terminate();
+            }
+            if sequence.is_at_operation() {
+                match self.verify_due(&mut run, &mut queue, &mut sequence).await {
+                    Ok(false) => {}
+                    Ok(true) => continue,
+                    Err(e) => {
+                        run.result.end_with(e);
+                        break;
+                    }
+                }
             }
             let nothing = run.places.first().is_some_and(zoned::Place::has_nothing);
             sequence.set_has_nothing(nothing);
-            match sequence.next_action() {
+            let action = sequence.next_action();
+            if let Some(offset) = sequence.take_tried() {
+                run.last_offset = offset;
+                queue.iter_mut().for_each(|q| q.passed_by(offset));
+            }
+            match action {
                 Action::Done => break,
+                Action::Verify => {
+                    let read = self.verify_all(&mut run, &mut queue, &mut sequence).await;
+                    if let Err(e) = read {
+                        run.result.end_with(e);
+                        break;
+                    }
+                }
                 Action::Place { file, direction, offset, length } => {
                     let ask = (file, direction, (offset, length));
                     let placed = self.place(&mut sequence, &mut run, &mut queue, ask).await;
@@ -290,10 +323,6 @@ impl Task {
                     break;
                 }
             }
-        }
-        if run.is_ramping {
-            // fio counts nothing before the ramp is over.
-            run.reset(self);
         }
         if self.job.unlink {
             for file in run.layout.files.iter().filter(|f| !f.is_device) {
@@ -363,14 +392,43 @@ impl Task {
         Ok(())
     }
 
-    async fn open(&self, run: &Running, i: usize) -> FsResult<Fd> {
-        let base = match self.job.writes {
-            _ if run.layout.files[i].is_device && (self.job.trims || self.job.writes) => {
-                OpenFlags::WRITE
-            }
-            _ if self.job.engine.lays_out() => OpenFlags::CREATE,
-            true => OpenFlags::CREATE,
-            false => OpenFlags::READ,
+    /// Opens a file as a job's loop does: its clean pages are dropped.
+    async fn open(&self, run: &mut Running, i: usize) -> FsResult<()> {
+        if self.job.engine != Engine::Null {
+            let fd = self.descriptor(run, i).await?;
+            run.fds[i] = Some(fd);
+            self.drop_pages(run, fd).await?;
+        }
+        run.is_open[i] = true;
+        run.note(self.now(), i, "open");
+        Ok(())
+    }
+
+    async fn close(&self, run: &mut Running, i: usize) -> FsResult<()> {
+        run.is_open[i] = false;
+        run.note(self.now(), i, "close");
+        match run.fds[i].take() {
+            Some(fd) => self.vfs.close(fd).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What `invalidate` asks for.
+    async fn drop_pages(&self, run: &mut Running, fd: Fd) -> FsResult<()> {
+        if self.job.invalidate && !self.vfs.fadvise_dontneed(fd).await? {
+            run.result.stays_cached = true;
+        }
+        Ok(())
+    }
+
+    async fn descriptor(&self, run: &Running, i: usize) -> FsResult<Fd> {
+        let changes = self.job.trims || self.job.writes;
+        let base = if run.layout.files[i].is_device && changes {
+            OpenFlags::WRITE
+        } else if self.job.writes || self.job.engine.lays_out() {
+            OpenFlags::CREATE
+        } else {
+            OpenFlags::READ
         };
         let flags = OpenFlags {
             direct: self.job.direct,
@@ -392,13 +450,10 @@ impl Task {
         {
             queue.drain(run).await?;
         }
-        if self.job.engine == Engine::Null && !matches!(action, Action::Io { .. }) {
-            self.null_act(action, run);
-            return Ok(());
-        }
         match action {
             Action::Open(i) => {
-                if std::mem::take(&mut run.is_between) && self.job.unlink_each_loop {
+                let is_new = std::mem::take(&mut run.is_between);
+                if is_new && self.job.unlink_each_loop && self.job.engine != Engine::Null {
                     for file in run.layout.files.iter().filter(|f| !f.is_device) {
                         match self.vfs.unlink(&file.path).await {
                             Ok(()) | Err(FsError::NotFound) => {}
@@ -406,52 +461,70 @@ impl Task {
                         }
                     }
                 }
-                let fd = self.open(run, i).await?;
-                run.note(self.now(), i, "open");
-                if self.job.invalidate && !self.vfs.fadvise_dontneed(fd).await? {
-                    run.result.stays_cached = true;
-                }
-                run.fds[i] = Some(fd);
+                self.open(run, i).await?;
             }
-            Action::Close { file } => {
-                let fd = run.fds[file].take().ok_or(FsError::BadFile)?;
-                run.note(self.now(), file, "close");
-                self.vfs.close(fd).await?;
+            Action::Close { file } => self.close(run, file).await?,
+            Action::Rewind { .. } | Action::Sync { .. } if self.job.engine == Engine::Null => {
+                self.null_act(action, run);
+            }
+            Action::Rewind { file } => {
+                let fd = run.fds[file].ok_or(FsError::BadFile)?;
+                if !self.job.direct {
+                    self.drop_pages(run, fd).await?;
+                }
             }
             Action::Io { file, direction, offset, length } => {
                 self.io(run, queue, file, direction, (offset, length)).await?;
             }
             Action::Sync { file, what } => {
                 let fd = run.fds[file].ok_or(FsError::BadFile)?;
-                run.note(self.now(), file, what.word());
+                run.note_sync(self.now(), file, what.word(), queue.as_ref());
+                // It counts where it is issued, whatever becomes of it.
+                run.result.syncs += 1;
+                run.result.full_syncs += u64::from(what == SyncWhat::All);
+                if self.job.engine.lays_out() {
+                    // They make their own call of it, of no bytes or as no write.
+                    return Err(FsError::Invalid("the engine has no call for a sync"));
+                }
                 match queue {
                     Some(queue) => queue.sync(run, fd, what).await?,
                     None => self.sync(run, fd, what).await?,
                 }
-                run.result.syncs += 1;
-                run.result.full_syncs += u64::from(what == SyncWhat::All);
             }
             Action::RoundEnd { sync } => {
                 for i in 0..if sync { run.fds.len() } else { 0 } {
-                    let fd = match run.fds[i] {
-                        Some(fd) => fd,
-                        None => {
-                            run.note(self.now(), i, "open");
-                            self.open(run, i).await?
-                        }
-                    };
-                    run.note(self.now(), i, "sync");
-                    self.vfs.fsync(fd).await?;
-                    if run.fds[i].is_none() {
-                        run.note(self.now(), i, "close");
-                        self.vfs.close(fd).await?;
-                    }
+                    self.sync_at_end(run, queue.as_ref(), i).await?;
                 }
                 run.end_round(self.now());
                 run.places.iter_mut().for_each(zoned::Place::restart);
-                self.verify_all(run, queue).await?;
             }
-            Action::Place { .. } | Action::Done => {}
+            Action::Place { .. } | Action::Verify | Action::Done => {}
+        }
+        Ok(())
+    }
+
+    /// The sync of `end_fsync` and `fsync_on_close`.
+    async fn sync_at_end(
+        &self,
+        run: &mut Running,
+        queue: Option<&Queue>,
+        i: usize,
+    ) -> FsResult<()> {
+        let was_open = run.is_open[i];
+        if !was_open {
+            self.open(run, i).await?;
+        }
+        run.note_sync(self.now(), i, "sync", queue);
+        match (self.job.engine, run.fds[i]) {
+            // The bytes of the operation before are reserved again.
+            (Engine::Null | Engine::Falloc, _) => {}
+            (Engine::Ftruncate, _) => {
+                return Err(FsError::Invalid("engine ftruncate has no fsync"));
+            }
+            (_, fd) => self.vfs.fsync(fd.ok_or(FsError::BadFile)?).await?,
+        }
+        if !was_open {
+            self.close(run, i).await?;
         }
         Ok(())
     }
@@ -464,7 +537,7 @@ impl Task {
         queue: &mut Option<Queue>,
         (file, direction, (offset, length)): (usize, Direction, (u64, u64)),
     ) -> FsResult<()> {
-        if !self.has_turn(run, queue, direction).await? {
+        if !self.has_turn(run, direction).await? {
             return Ok(());
         }
         loop {
@@ -476,6 +549,9 @@ impl Task {
                 Chosen::Nowhere => {
                     sequence.no_place(file);
                     return Ok(());
+                }
+                Chosen::TooLong => {
+                    return Err(FsError::Invalid("a write is longer than a zone (bs, zonesize)"));
                 }
                 Chosen::Quiesce => {
                     if let Some(queue) = queue {
@@ -515,18 +591,12 @@ impl Task {
 
     /// An action of engine `null`, which has no files.
     fn null_act(&self, action: Action, run: &mut Running) {
-        match action {
-            Action::Open(file) => run.note(self.now(), file, "open"),
-            Action::Close { file } => run.note(self.now(), file, "close"),
-            Action::Sync { file, what } => {
-                run.note(self.now(), file, what.word());
-                run.result.sync.add(0);
-                run.result.depth.level(1, 1);
-                run.result.syncs += 1;
-                run.result.full_syncs += u64::from(what == SyncWhat::All);
-            }
-            Action::RoundEnd { .. } => run.end_round(self.now()),
-            _ => {}
+        if let Action::Sync { file, what } = action {
+            run.note_sync(self.now(), file, what.word(), None);
+            run.result.sync.add(0);
+            run.result.depth.level(1, 1);
+            run.result.syncs += 1;
+            run.result.full_syncs += u64::from(what == SyncWhat::All);
         }
     }
 
@@ -549,45 +619,19 @@ impl Task {
         direction: Direction,
         (offset, length): (u64, u64),
     ) -> FsResult<()> {
-        if !self.has_turn(run, queue, direction).await? {
+        if !self.has_turn(run, direction).await? {
             return Ok(());
         }
         self.issue(run, queue, file, direction, (offset, length), None).await
     }
 
     /// Waits: until the next operation may begin. False: there is no time left for it.
-    async fn has_turn(
-        &self,
-        run: &mut Running,
-        queue: &mut Option<Queue>,
-        direction: Direction,
-    ) -> FsResult<bool> {
+    async fn has_turn(&self, run: &mut Running, direction: Direction) -> FsResult<bool> {
         while let Some(span) = self.control.held_back(&self.job) {
             if self.is_over(run) {
                 return Ok(false);
             }
             self.vfs.rt().sleep(span).await;
-        }
-        while let Some(piece) = run.history.next_due(run.after_write) {
-            // The block may be in flight, and fio reads none that is.
-            if let Some(queue) = queue {
-                queue.drain(run).await?;
-            }
-            let file = piece.file;
-            let is_open = run.fds[file].is_some();
-            if !is_open {
-                run.fds[file] = Some(self.open(run, file).await?);
-            }
-            self.read_back(run, queue, piece).await?;
-            if !is_open {
-                if let Some(queue) = queue {
-                    queue.drain(run).await?;
-                }
-                if let Some(fd) = run.fds[file].take() {
-                    self.vfs.close(fd).await?;
-                }
-            }
-            run.after_write = false;
         }
         run.after_write = direction == Direction::Write;
         self.keep_rate(run, direction.index()).await;

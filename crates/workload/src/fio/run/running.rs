@@ -1,12 +1,13 @@
 //! What a job has done so far, and how an operation that ends is counted.
 
-use wp_base::{FsError, FsResult, Span, Time};
+use wp_base::{FsResult, Span, Time};
 use wp_medium::Slice;
 use wp_vfs::Fd;
 
 use super::super::control::Control;
 use super::super::job::Job;
 use super::super::logs::{self, Logged};
+use super::super::queue::Queue;
 use super::super::result::{DepthCounts, DirectionResult, JobResult, errno};
 use super::super::samples::Sampler;
 use super::super::sequence::Direction;
@@ -22,10 +23,17 @@ use super::least::LeastRates;
 /// Linux: `ETIMEDOUT`, what fio ends a job with whose latency is beyond `max_latency`.
 const ETIMEDOUT: i32 = 110;
 
-/// Does a job go on after an error of this direction?
-fn goes_on_after(job: &Job, direction: usize, e: &FsError) -> bool {
-    let d = usize::from(direction > 0);
-    job.continue_on_error[d] || job.ignored_errors[d].contains(&errno(e))
+/// Linux: `EIO`.
+const EIO: i32 = 5;
+
+/// Does a job go on after an error of reads, of writes (0, 1), or of verification (2)? Without
+/// `ignore_error`, `continue_on_error` is about these two errors only.
+fn goes_on_after(job: &Job, kind: usize, error: i32) -> bool {
+    let ignored = &job.ignored_errors[kind];
+    match ignored.is_empty() {
+        true => job.continue_on_error[kind] && [EIO, EILSEQ].contains(&error),
+        false => ignored.contains(&error),
+    }
 }
 
 /// Samplers of bandwidth and rate, by direction.
@@ -67,9 +75,13 @@ pub(in crate::fio) struct Held {
 pub(in crate::fio) struct Running {
     pub(super) layout: Layout,
     pub(super) fds: Vec<Option<Fd>>,
+    /// Files that are open; engine `null` has no descriptors.
+    pub(super) is_open: Vec<bool>,
     /// Of a job on zones: its part of each file's.
     pub(super) places: Vec<zoned::Place>,
     pub(super) control: Control,
+    /// When the job began, for `write_iolog`: a ramp does not move it.
+    pub(super) begun: Time,
     pub(super) epoch: Time,
     pub(super) round: Time,
     pub(super) writes: u64,
@@ -96,6 +108,10 @@ pub(in crate::fio) struct Running {
     pub(super) least: LeastRates,
     /// Random times of its rate.
     pub(super) pauses: Option<Pauses>,
+    /// Offset of the last operation of a synchronous engine.
+    pub(super) last_offset: u64,
+    /// File and offset of the last write.
+    pub(super) last_written: Option<(usize, u64)>,
     pub(in crate::fio) result: JobResult,
 }
 
@@ -109,11 +125,40 @@ impl Running {
         }
     }
 
+    /// Has an error ended the job?
+    pub(super) fn has_failed(&self) -> bool {
+        self.result.error != 0 && self.result.errors == 0
+    }
+
     /// What happens to a file, for the log.
     pub(super) fn note(&mut self, now: Time, file: usize, word: &str) {
-        let at_ns = now.since(self.epoch).0;
+        let at_ns = now.since(self.begun).0;
         if let Some(log) = &mut self.result.iolog {
             log.event(at_ns, file, word);
+        }
+    }
+
+    /// A sync, for the log.
+    pub(super) fn note_sync(&mut self, now: Time, file: usize, word: &str, queue: Option<&Queue>) {
+        let at_ns = now.since(self.begun).0;
+        let offset = queue.map_or(self.last_offset, Queue::free_offset);
+        if let Some(log) = &mut self.result.iolog {
+            log.sync(at_ns, file, word, offset);
+        }
+    }
+
+    /// An operation begins, for the log.
+    pub(super) fn log_operation(
+        &mut self,
+        now: Time,
+        file: usize,
+        direction: Direction,
+        (offset, length): (u64, u64),
+    ) {
+        self.last_offset = offset;
+        let at_ns = now.since(self.begun).0;
+        if let Some(log) = &mut self.result.iolog {
+            log.operation(at_ns, file, direction, (offset, length));
         }
     }
 
@@ -179,9 +224,13 @@ impl Running {
             self.history.failed(op.file, op.offset);
         }
         let result = &mut self.result;
+        if done.is_err() {
+            // fio counts it where it issues it.
+            result.directions[op.direction].ios += 1;
+        }
         let done = match done {
             Ok(done) => done,
-            Err(e) if goes_on_after(&result.job, op.direction, &e) => {
+            Err(e) if goes_on_after(&result.job, usize::from(op.direction > 0), errno(&e)) => {
                 result.errors += 1;
                 if result.error == 0 {
                     result.error = errno(&e);
@@ -207,9 +256,7 @@ impl Running {
             });
         }
         if !op.expected.is(read) {
-            let goes_on =
-                result.job.continue_on_error[2] || result.job.ignored_errors[2].contains(&EILSEQ);
-            result.errors += u64::from(goes_on);
+            result.errors += u64::from(goes_on_after(&result.job, 2, EILSEQ));
             if result.error == 0 {
                 result.error = EILSEQ;
             }

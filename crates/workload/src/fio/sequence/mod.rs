@@ -19,6 +19,10 @@
 //! - bytes within a zone of `zonemode=strided` are counted over all files, and the file whose turn
 //!   comes when they are enough goes to its next zone;
 //! - turns of files go on from one round to the next;
+//! - a job that is `time_based` begins its only sequential file again, and any random one, within
+//!   the round: no file is closed, and the random streams go on. `number_ios` is no limit of it;
+//! - operations that `verify` reads count towards `number_ios` and towards the bytes that another
+//!   round of `io_size` would have to add;
 //! - a job that trims and writes writes what it has trimmed, with the trim's length, before it
 //!   trims more of the same file; it does twice the bytes, and no sync but those at the end of a
 //!   round;
@@ -96,6 +100,14 @@ pub enum Action {
         /// Bytes at most.
         length: u64,
     },
+    /// A file of a job that goes on for a time begins again: its clean pages are dropped, as
+    /// `invalidate` asks for.
+    Rewind {
+        /// Which.
+        file: usize,
+    },
+    /// Read back what was written; all files are closed.
+    Verify,
     /// Sync.
     Sync {
         /// Which file.
@@ -178,6 +190,7 @@ pub struct Sequence {
     round_bytes: u64,
     stop: bool,
     has_nothing: bool,
+    tried: Option<u64>,
     /// The place that was proposed last was drawn.
     is_drawn: bool,
     phase: Phase,
@@ -199,13 +212,17 @@ impl Sequence {
         let times = if job.trims && job.writes { 2 } else { 1 };
         let limit = |n: u64| n.saturating_mul(job.loops).saturating_mul(times);
         let bytes = (!job.time_based).then(|| limit(once));
-        let ios = (job.number_ios > 0).then(|| limit(job.number_ios));
+        let ios = (job.number_ios > 0 && !job.time_based).then(|| limit(job.number_ios));
         // What an asynchronous engine takes is counted, and ends the round.
         let most = match job.random && job.no_map && job.writes {
             true => layout.size.max(job.io_size),
             false => layout.size,
         };
-        let is_counted = job.engine.is_async() && !job.time_based && !job.trims;
+        // What is read back within the round counts, too.
+        let with_backlog = job.writes && job.verify.is_some() && job.verify_backlog > 0;
+        let most = if with_backlog { most.saturating_add(layout.size) } else { most };
+        let has_end = !job.time_based || job.verify.is_some();
+        let is_counted = job.queues() && has_end && !job.trims;
         Ok(Sequence {
             round_limit: is_counted.then_some(most),
             round_bytes: 0,
@@ -229,6 +246,7 @@ impl Sequence {
             bugs,
             stop: job.create_only,
             has_nothing: false,
+            tried: None,
             is_drawn: false,
             phase: Phase::Running,
             pending: VecDeque::new(),
@@ -267,6 +285,30 @@ impl Sequence {
         self.close(file);
     }
 
+    /// Is the next thing to do another operation, as far as is known? What `verify_backlog` wants
+    /// read back is read then.
+    pub fn is_at_operation(&self) -> bool {
+        self.phase == Phase::Running && self.pending.is_empty() && !self.is_round_over()
+    }
+
+    /// A block is read back: of a file that was opened for it within the round (`verify_backlog`),
+    /// or after the round.
+    pub fn read_back(&mut self, length: u64, file: Option<usize>) {
+        self.budget.ios = self.budget.ios.map(|n| n.saturating_sub(1));
+        self.missing = self.missing.saturating_sub(length);
+        if let Some(file) = file {
+            self.files[file].open = true;
+            self.round_bytes += length;
+            self.sync_allowed = true;
+            self.last_was_sync = false;
+        }
+    }
+
+    /// The offset of an operation that did not fit, since somebody asked: fio's `io_u` keeps it.
+    pub fn take_tried(&mut self) -> Option<u64> {
+        self.tried.take()
+    }
+
     /// Time is over: no operation begins any more.
     pub fn terminate(&mut self) {
         self.stop = true;
@@ -286,11 +328,15 @@ impl Sequence {
         }
     }
 
-    fn operate(&mut self) {
+    fn is_round_over(&self) -> bool {
         // What was trimmed is written, whatever there is left to do.
         let owes_write = || self.files.iter().any(|f| f.trimmed.is_some());
         let is_over = self.round_limit.is_some_and(|most| self.round_bytes >= most);
-        if self.stop || is_over || self.budget.is_spent() && !owes_write() {
+        self.stop || is_over || self.budget.is_spent() && !owes_write()
+    }
+
+    fn operate(&mut self) {
+        if self.is_round_over() {
             return self.end_round();
         }
         match self.due_sync() {
@@ -303,18 +349,24 @@ impl Sequence {
         let asked = self.job.end_fsync || self.job.fsync_on_close;
         let sync = asked && self.job.writes && !self.last_was_sync;
         self.pending.push_back(Action::RoundEnd { sync });
+        if self.job.verifies() {
+            (0..self.files.len()).for_each(|i| self.close(i));
+            self.pending.push_back(Action::Verify);
+        }
         self.phase = Phase::Between;
     }
 
     fn begin_or_end(&mut self) {
         self.rounds = self.rounds.saturating_sub(1);
         let more_bytes = self.missing > 0 && self.missing >= self.job.block_max();
+        // Before it verifies, fio forgets which files are done.
+        let may_miss = self.job.io_size > 0 || self.job.verifies();
         // A round in which nothing was done is the last one.
         let more = !self.stop
             && self.moved
             && (self.job.time_based
                 || self.rounds > 0
-                || (self.job.io_size > 0 && more_bytes && !self.budget.is_spent()));
+                || (may_miss && more_bytes && !self.budget.is_spent()));
         for i in 0..self.files.len() {
             self.close(i);
         }
@@ -333,6 +385,7 @@ impl Sequence {
         self.round_bytes = 0;
         self.moved = false;
         self.sync_allowed = true;
+        self.last_was_sync = false;
         self.zone_done = 0;
         self.phase = Phase::Running;
     }
@@ -441,8 +494,12 @@ impl Sequence {
             self.zone_done = 0;
             self.files[file].next_zone(&self.job);
         }
-        let Some((offset, length)) = self.files[file].place(&self.job, d, want, &mut self.streams)
-        else {
+        let placed = self.files[file].place(&self.job, d, want, &mut self.streams);
+        if std::mem::take(&mut self.files[file].rewound) {
+            self.pending.push_back(Action::Rewind { file });
+        }
+        self.tried = self.files[file].tried.take().or(self.tried);
+        let Some((offset, length)) = placed else {
             self.files[file].done = true;
             return self.close(file);
         };

@@ -10,7 +10,9 @@
 //! - with `allrandrepeat`: `0xb1899bed` times the number of the job, plus `i`;
 //! - numbers `i`: lengths of reads 0, of writes 1 and of trims 2, the direction of a mixed job 4,
 //!   files 5, offsets 6, whether an offset is random 10, pauses of `rate_process=poisson` 15, 17
-//!   and 18 by direction, the zone of an offset 16. Directions, pauses and shares come from narrow streams even with `tausworthe64`;
+//!   and 18 by direction, the zone of an offset 16. Directions, pauses and shares come from narrow
+//!   streams even with `tausworthe64`. With `verify`, lengths of writes have the seed of those of
+//!   reads;
 //! - a later round of a job begins all streams anew, unless `randseed` was given.
 
 use crate::fio::job::{Generator, Job};
@@ -70,8 +72,9 @@ impl Streams {
         let register_seed = if job.repeat { JOB.wrapping_mul(thread) } else { seed(OFFSET) };
         let stream = |i| Taus::new(seed(i), wide);
         let narrow = |i| Taus::new(seed(i), false);
+        let of_write = if job.verify.is_some() { LENGTH_OF_READ } else { LENGTH_OF_WRITE };
         Streams {
-            length: [LENGTH_OF_READ, LENGTH_OF_WRITE, LENGTH_OF_TRIM].map(stream),
+            length: [LENGTH_OF_READ, of_write, LENGTH_OF_TRIM].map(stream),
             direction: narrow(DIRECTION),
             file: stream(FILE),
             offset: Taus::new(register_seed, wide),

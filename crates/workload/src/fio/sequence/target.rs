@@ -50,6 +50,10 @@ pub struct Target {
     pub open: bool,
     /// Has it nothing left in this round?
     pub done: bool,
+    /// Where the last operation would have been that did not fit.
+    pub tried: Option<u64>,
+    /// Has it begun again within the round (`time_based`)?
+    pub rewound: bool,
 }
 
 /// What the place of an operation is to be.
@@ -94,6 +98,8 @@ impl Target {
             trimmed: None,
             open: false,
             done: false,
+            tried: None,
+            rewound: false,
         })
     }
 
@@ -122,11 +128,12 @@ impl Target {
             Want::Again => self.last[d].0,
             Want::Next => match self.following(job, d) {
                 Some(at) => at,
-                None if job.random => self.drawn(job, d, streams)?,
+                None if job.random => self.drawn_again(job, d, streams)?,
                 None => return None,
             },
-            Want::Drawn => self.drawn(job, d, streams)?,
+            Want::Drawn => self.drawn_again(job, d, streams)?,
         };
+        self.tried = Some(offset);
         let room = self.end.checked_sub(offset).filter(|n| *n > 0)?;
         let room = if job.min_bs[d] == job.max_bs[d] { self.file_end - offset } else { room };
         // With `bs_is_seq_rand` lengths follow the order of the operation, not its direction.
@@ -144,6 +151,7 @@ impl Target {
                 return None;
             }
         }
+        self.tried = None;
         self.last[d] = (offset, offset + length);
         Some((offset, length))
     }
@@ -169,8 +177,30 @@ impl Target {
         self.last = [(self.zone, self.zone); 3];
     }
 
+    /// A drawn place. A file of a job that is `time_based` begins again where none is left.
+    fn drawn_again(&mut self, job: &Job, d: usize, streams: &mut Streams) -> Option<u64> {
+        let found = self.drawn(job, d, streams);
+        if found.is_some() || !job.time_based {
+            return found;
+        }
+        self.last = [(self.start, self.start); 3];
+        match &mut self.source {
+            Source::Free => {}
+            Source::Once(map) => map.reset(),
+            Source::Register(register) => {
+                register.restart(streams.register_seed).then_some(())?;
+            }
+        }
+        self.rewound = true;
+        self.drawn(job, d, streams)
+    }
+
     /// The place after the last operation; `None` at the end.
-    fn following(&self, job: &Job, d: usize) -> Option<u64> {
+    fn following(&mut self, job: &Job, d: usize) -> Option<u64> {
+        if job.time_based && job.nrfiles == 1 && !job.strided && self.last[d].1 >= self.end {
+            self.last[d] = (self.start, self.start);
+            self.rewound = true;
+        }
         let (began, at) = self.last[d];
         // A zone is gone through again until enough was done in it.
         if job.strided && !job.random && at >= self.zone.saturating_add(job.zone_range) {

@@ -55,6 +55,8 @@ pub enum Chosen {
     Busy,
     /// Nowhere: the file is done.
     Nowhere,
+    /// A write is longer than a zone: fio ends its job with `EINVAL`.
+    TooLong,
 }
 
 /// A job's part of a device's zones.
@@ -89,11 +91,18 @@ impl Place {
     ) -> Result<Place, String> {
         let table = zones.borrow();
         let zone = table.zone_bytes;
+        let behind = table.entries.len() as u64 * zone;
+        if start.saturating_add(span) > behind {
+            return Err(format!(
+                "offset and size end at {}; its zones end at {behind}",
+                start + span
+            ));
+        }
         if job.zone_size > 0 && job.zone_size != zone {
             return Err(format!("zonesize {}: the device's zones have {zone}", job.zone_size));
         }
         if job.trims && job.bs[2] != zone {
-            return Err(format!("a trim resets a zone: set bs={zone}"));
+            return Err(format!("a trim resets a zone, and bs is {}: set bs={zone}", job.bs[2]));
         }
         let behind = table.at((start + span).saturating_sub(1)) + 1;
         let range = table.entries.get(table.at(start)..behind).unwrap_or_default();
@@ -105,7 +114,7 @@ impl Place {
                 span = end.saturating_sub(start);
             }
             if span == 0 {
-                return Err("its range is less than one zone".to_owned());
+                return Err(format!("offset and size leave less than one zone of {zone} bytes"));
             }
         }
         if job.job_max_open_zones > 0 && table.most_open == 0 {
@@ -332,7 +341,7 @@ impl Place {
     ) -> Chosen {
         let min = self.min_bs[1];
         if length > table.zone_bytes {
-            return Chosen::Nowhere;
+            return Chosen::TooLong;
         }
         let zone = match self.opens(table, asked) {
             true => asked,

@@ -21,30 +21,36 @@ pub async fn places(
     vfs: &Vfs,
     job: &Job,
     layout: &mut Layout,
-    devices: &mut Devices,
+    (devices, lengths): (&mut Devices, &BTreeMap<String, u64>),
 ) -> Result<Vec<Place>, String> {
     let mut places = Vec::new();
     for file in layout.files.iter_mut().filter(|_| job.zbd) {
         let zones = match devices.get(&file.path) {
             Some(zones) => zones.clone(),
             None => {
-                let zones = Rc::new(RefCell::new(zones_of(vfs, job, file).await?));
+                let length = lengths.get(&file.path).copied().unwrap_or(file.length);
+                let zones = zones_of(vfs, job, file, length).await;
+                let zones = zones.map_err(|e| format!("/{}: {e}", file.path))?;
+                let zones = Rc::new(RefCell::new(zones));
                 devices.insert(file.path.clone(), zones.clone());
                 zones
             }
         };
         if job.max_open_zones > 0 && zones.borrow().most_open as u64 != job.max_open_zones {
-            return Err("jobs on one device have different max_open_zones".to_owned());
+            let what = "jobs on one device have different max_open_zones";
+            return Err(format!("/{}: {what}", file.path));
         }
-        let place = Place::new(job, &zones, (file.start, file.span))?;
+        let place = Place::new(job, &zones, (file.start, file.span))
+            .map_err(|e| format!("/{}: {e}", file.path))?;
         (file.start, file.span) = place.range();
         places.push(place);
     }
     Ok(places)
 }
 
-async fn zones_of(vfs: &Vfs, job: &Job, file: &FileSetup) -> Result<Zones, String> {
-    let told = |e: wp_base::FsError| format!("/{}: {e}", file.path);
+/// `length`: of the file, once all jobs have laid out theirs.
+async fn zones_of(vfs: &Vfs, job: &Job, file: &FileSetup, length: u64) -> Result<Zones, String> {
+    let told = |e: wp_base::FsError| e.to_string();
     let (mut report, mut limit) = (Vec::new(), 0);
     if file.is_device {
         let fd = vfs.open(&file.path, OpenFlags::READ, 0).await.map_err(told)?;
@@ -54,7 +60,7 @@ async fn zones_of(vfs: &Vfs, job: &Job, file: &FileSetup) -> Result<Zones, Strin
     }
     let wanted = job.max_open_zones;
     if report.is_empty() {
-        return Zones::emulated(file.length, job.zone_size, job.zone_capacity, wanted);
+        return Zones::emulated(length, job.zone_size, job.zone_capacity, wanted);
     }
     if job.writes && !job.direct {
         return Err("writes to a zoned device need direct=1".to_owned());

@@ -2,6 +2,9 @@
 
 use wp_base::{SECTOR_BYTES, Zone, ZoneKind, ZoneState};
 
+/// Most zones of a device: each is an entry in memory.
+const ZONES_MAX: u64 = 1 << 22;
+
 /// One zone. Addresses are bytes of the device.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -82,7 +85,13 @@ impl Zones {
             return Err(format!("zonecapacity {capacity} is larger than zonesize {zone_bytes}"));
         }
         if bytes < zone_bytes {
-            return Err(format!("its {bytes} bytes are less than one zone of {zone_bytes}"));
+            return Err(format!("its {bytes} bytes are less than one zone: zonesize={zone_bytes}"));
+        }
+        let count = bytes.div_ceil(zone_bytes);
+        if count > ZONES_MAX {
+            return Err(format!(
+                "zonesize={zone_bytes} makes {count} zones of its {bytes} bytes; at most {ZONES_MAX}"
+            ));
         }
         let capacity = if capacity == 0 { zone_bytes } else { capacity };
         let entry = |n: u64| Entry {
@@ -94,7 +103,7 @@ impl Zones {
             is_open: false,
             owner: None,
         };
-        let entries = (0..bytes.div_ceil(zone_bytes)).map(entry).collect();
+        let entries = (0..count).map(entry).collect();
         Ok(Zones::with(entries, zone_bytes, most_open as usize, true))
     }
 
