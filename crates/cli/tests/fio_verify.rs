@@ -183,7 +183,11 @@ fn several_files_make_a_table_by_option_and_engine() {
     ] {
         fs::write(jobs.join(name), text).expect("written");
     }
+    // A folder of job files has other files, too.
+    fs::write(jobs.join("picture"), b"\x89PNG\r\n\x1a\n\0\0[x]\n").expect("written");
+    fs::write(jobs.join("README"), "How to run these.\n").expect("written");
     let (code, doc, said) = document(dir.path(), &["--json", "fio", "check", "jobs"]);
+    assert_eq!(doc["other_files"], serde_json::json!(["jobs/README", "jobs/picture"]));
     assert_eq!(code, 3, "{said}");
     assert_eq!(doc["run"], 1, "{said}");
     let files = doc["files"].as_array().expect("files");

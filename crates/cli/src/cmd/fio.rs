@@ -86,7 +86,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     };
     if check.job.len() > 1 || path.is_dir() {
         return match table::files(&check.job) {
-            Ok(files) if files.is_empty() => {
+            Ok(files) if files.jobs.is_empty() => {
                 let folders: Vec<String> =
                     check.job.iter().map(|f| f.shown().to_string()).collect();
                 let message = format!("{}: no job file in this folder", folders.join(", "));

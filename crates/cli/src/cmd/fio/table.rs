@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,9 +23,29 @@ struct Checked {
     features: BTreeSet<String>,
 }
 
-/// The files that are named, and those in the folders that are named, in order.
-pub(super) fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, std::io::Error)> {
-    let mut all = Vec::new();
+/// Characters of an unknown option that is listed by its name.
+const KEY_MAX: usize = 40;
+/// Bytes from the beginning of a file in which a job file has its first section.
+const HEAD: u64 = 1 << 16;
+
+/// Files to check, and those of folders that are no job files.
+#[derive(Default)]
+pub(super) struct Files {
+    pub(super) jobs: Vec<PathBuf>,
+    pub(super) others: Vec<PathBuf>,
+}
+
+/// Is there a section, and nothing that is no text?
+fn is_job_file(path: &Path) -> std::io::Result<bool> {
+    let mut head = Vec::new();
+    std::fs::File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+    let mut lines = head.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
+    Ok(!head.contains(&0) && lines.any(|l| l.starts_with(b"[") && l.contains(&b']')))
+}
+
+/// The files that are named, and the job files in the folders that are named, in order.
+pub(super) fn files(named: &[PathBuf]) -> Result<Files, (PathBuf, std::io::Error)> {
+    let Files { jobs: mut all, mut others } = Files::default();
     for path in named {
         if !path.is_dir() {
             all.push(path.clone());
@@ -34,20 +55,26 @@ pub(super) fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, (PathBuf, std::io
         let mut inside = Vec::new();
         for entry in std::fs::read_dir(path).map_err(fail)? {
             let entry = entry.map_err(fail)?.path();
-            if entry.is_file() {
-                inside.push(entry);
+            if !entry.is_file() {
+                continue;
+            }
+            match is_job_file(&entry) {
+                Ok(true) => inside.push(entry),
+                Ok(false) => others.push(entry),
+                Err(e) => return Err((entry, e)),
             }
         }
         inside.sort();
         all.append(&mut inside);
     }
-    Ok(all)
+    others.sort();
+    Ok(Files { jobs: all, others })
 }
 
 /// Checks all of them.
-pub(super) fn run(paths: &[PathBuf], variables: &Variables, out: &Out) -> ExitCode {
+pub(super) fn run(files: &Files, variables: &Variables, out: &Out) -> ExitCode {
     let mut all = Vec::new();
-    for path in paths {
+    for path in &files.jobs {
         match check(path, variables) {
             Ok(checked) => all.push(checked),
             Err(e) => return out.host_error(path, &e),
@@ -64,7 +91,13 @@ pub(super) fn run(paths: &[PathBuf], variables: &Variables, out: &Out) -> ExitCo
     }
     let run = all.iter().filter(|c| c.error.is_none()).count();
     let features = features(&all);
-    writeln!(text, "\n{run} of {} files run\n", all.len()).expect("a string takes it");
+    writeln!(text, "\n{run} of {} files run", all.len()).expect("a string takes it");
+    if !files.others.is_empty() {
+        let n = files.others.len();
+        writeln!(text, "{n} other files in the folders have no [section] or are no text")
+            .expect("a string takes it");
+    }
+    text.push('\n');
     writeln!(text, "{:<28} {:>6} {:>6}", "option or engine", "files", "run")
         .expect("a string takes it");
     for (feature, files, run) in &features {
@@ -77,6 +110,7 @@ pub(super) fn run(paths: &[PathBuf], variables: &Variables, out: &Out) -> ExitCo
         .collect();
     let doc = json!({
         "schema": "writepath.fio-check-files/1", "files": listed, "run": run, "features": features,
+        "other_files": files.others.iter().map(|p| p.shown().to_string()).collect::<Vec<_>>(),
     });
     let is = |exit: Exit| all.iter().any(|c| c.error.is_some() && c.exit == exit);
     let exit = match (is(Exit::Unsupported), is(Exit::Usage)) {
@@ -106,7 +140,10 @@ fn used(file: &JobFile) -> BTreeSet<String> {
     let feature = |u: &Used| match u.option {
         Some(o) if o.name == "ioengine" => format!("ioengine={}", u.value),
         Some(o) => o.name.to_owned(),
-        None => u.key.clone(),
+        None if u.key.len() <= KEY_MAX && u.key.chars().all(|c| c.is_ascii_graphic()) => {
+            u.key.clone()
+        }
+        None => "(unknown)".to_owned(),
     };
     file.used.iter().map(feature).collect()
 }
