@@ -208,3 +208,47 @@ fn several_files_make_a_table_by_option_and_engine() {
     assert!(text.starts_with("jobs/a.fio: runs\njobs/b.fio: refused: line 2: "), "{text}");
     assert!(text.contains("1 of 2 files run"), "{text}");
 }
+
+/// As many operations, bytes and latencies as the installed fio has, and the same error where a
+/// name is missing.
+#[test]
+fn engines_of_names_make_look_at_and_remove_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    let head = "[global]\nnrfiles=20\nfilesize=8k\nthread=1\nopenfiles=3\n";
+    let engine = |e: &str| format!("[{e}]\nstonewall\nioengine={e}\nfilename_format=f.$filenum\n");
+    let all = ["filecreate", "filestat", "filedelete"];
+    let jobs: String = all.iter().map(|e| engine(e)).collect();
+    // All are laid out before any job begins: the files are there when the first makes them, and
+    // gone when the last looks at them.
+    let gone = format!(
+        "{}[late]\nstonewall\nioengine=filestat\nfilename_format=f.$filenum\n",
+        engine("filedelete")
+    );
+    let one = |doc: &Value| {
+        let jobs = doc["jobs"].as_array().expect("jobs").iter();
+        let number = |v: &Value| v.as_u64().expect("a number");
+        jobs.map(|j| {
+            let r = &j["read"];
+            let counts = [&r["io_bytes"], &r["total_ios"], &r["clat_ns"]["N"], &r["lat_ns"]["N"]];
+            (j["error"].as_i64(), counts.map(number))
+        })
+        .collect::<Vec<_>>()
+    };
+    for (jobs, code) in [(jobs, 0), (gone, 4)] {
+        fs::write(at.join("job.fio"), format!("{head}{jobs}")).expect("written");
+        let (ended, ours, said) = document(at, &["fio", "job.fio", "--output-format=json"]);
+        assert_eq!(ended, code, "{said}");
+        let ours_counted = one(&ours);
+        assert_eq!(ours_counted[0], (Some(0), [163_840, 40, 20, 0]), "{said}");
+        let Ok(out) =
+            Command::new("fio").args(["--output-format=json", "job.fio"]).current_dir(at).output()
+        else {
+            return wp_lab::testing::skipped("fio: engines of names", "fio is not installed");
+        };
+        let text = String::from_utf8_lossy(&out.stdout);
+        let start = text.find('{').unwrap_or_else(|| panic!("{text}"));
+        let theirs: Value = serde_json::from_str(&text[start..]).expect("JSON");
+        assert_eq!(ours_counted, one(&theirs), "{jobs}");
+    }
+}

@@ -40,12 +40,28 @@ pub enum Engine {
     Splice,
     /// Nothing: each operation has ended when it begins.
     Null,
+    /// `open` of each file, which makes it; its operations do nothing.
+    Filecreate,
+    /// `stat` of each file; its operations do nothing.
+    Filestat,
+    /// `unlink` of each file; its operations do nothing.
+    Filedelete,
 }
 
 impl Engine {
     /// Does it change the layout of files, in place of I/O?
     pub const fn lays_out(self) -> bool {
         matches!(self, Engine::Falloc | Engine::Ftruncate)
+    }
+
+    /// Does it measure calls on names, in place of I/O?
+    pub const fn is_of_names(self) -> bool {
+        matches!(self, Engine::Filecreate | Engine::Filestat | Engine::Filedelete)
+    }
+
+    /// Do its operations do nothing?
+    pub const fn does_nothing(self) -> bool {
+        self.is_of_names() || matches!(self, Engine::Null)
     }
 
     /// Can it have more than one operation in flight?
@@ -67,6 +83,9 @@ impl Engine {
             Engine::Mmap => "mmap",
             Engine::Splice => "splice",
             Engine::Null => "null",
+            Engine::Filecreate => "filecreate",
+            Engine::Filestat => "filestat",
+            Engine::Filedelete => "filedelete",
         }
     }
 }
@@ -815,7 +834,7 @@ impl JobFile {
             j.create_serialize
                 && !j.create_on_open
                 && !j.is_on_devices()
-                && j.engine != Engine::Null
+                && !matches!(j.engine, Engine::Null | Engine::Filecreate)
         };
         for job in self.jobs.iter().filter(lays_out) {
             let existing = &mut |p: &str| Existing::file(lengths.get(p).copied().unwrap_or(0));

@@ -53,6 +53,9 @@ pub(super) async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
     let layout = setup::layout(job, there).map_err(wrong)?;
     // Jobs that read need bytes there; jobs that only write begin with an empty file.
     let filled = job.reads || job.overwrite;
+    if job.engine == Engine::Filecreate {
+        return Ok(layout);
+    }
     for (n, file) in layout.files.iter().enumerate() {
         if !file.extend || job.create_on_open {
             continue;

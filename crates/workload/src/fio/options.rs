@@ -411,6 +411,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     // Options of engines.
     no("hipri", &["pri"], POLLED),
     no("hipri_percentage", &[], POLLED),
+    near("stat_type", &[], "stat and lstat are one; statx fails in fio 3.33"),
     no("uncached", &[], RWF),
     no("nowait", &[], RWF),
     idle("userspace_reap", &[], NO_EFFECT),
@@ -454,7 +455,6 @@ pub static OPTIONS: &[OptionInfo] = &[
     no("sg_write_mode", &[], ENGINE),
     no("single-instance", &[], ENGINE),
     no("skip_bad", &[], ENGINE),
-    no("stat_type", &[], ENGINE),
     no("std_redirect", &[], ENGINE),
     no("stream_id", &[], ENGINE),
     no("thp", &[], ENGINE),

@@ -78,7 +78,10 @@ fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
     // A word that is off may have another spelling: `verify=none` is `verify=0`.
     let is_off_word = form.is_some_and(|f| f.kind == Kind::Word) && is_off();
     let verify = |kb| match form {
-        Some(f) if !is_off_word => f.verify(given, kb).map_err(Wrong::Value),
+        // fio has more engines than its list of values names: any that it can load.
+        Some(f) if !is_off_word && f.name != "ioengine" => {
+            f.verify(given, kb).map_err(Wrong::Value)
+        }
         _ => Ok(()),
     };
     match option {
@@ -393,6 +396,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             let n = millionths(text()?)?;
             job.zone_reset_every = (n > 0).then(|| 1_000_000 / n);
         }
+        "stat_type" => only(text()?, &["stat", "lstat"], "stat or lstat")?,
         "zonesize" => job.zone_size = positive(bytes(text()?)?)?,
         "zonerange" => job.zone_range = positive(bytes(text()?)?)?,
         "zoneskip" => job.zone_skip = bytes(text()?)?,
@@ -743,7 +747,19 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let what = format!("iodepth={} with {what} is a depth of 1 here", job.iodepth);
         found.push(Diagnostic::warning(&at, what, help));
     }
-    if job.reads && !job.direct && !job.random && job.invalidate {
+    if job.engine.is_of_names() {
+        let name = job.engine.name();
+        if job.is_on_devices() {
+            let what = format!("engine {name} is for files");
+            found.push(Diagnostic::error(&at, what, "fio refuses a block device, too"));
+        }
+        if job.verify.is_some() {
+            let what = format!("verify with engine {name} is not supported: it does no I/O");
+            found.push(Diagnostic::unsupported(&at, what, "leave out `verify`"));
+        }
+    }
+    let has_io = !job.engine.does_nothing();
+    if job.reads && !job.direct && !job.random && job.invalidate && has_io {
         let what = "buffered sequential reads have no readahead here: each waits for the drive";
         let help = "direct=1, or a larger bs, reads at the drive's speed";
         found.push(Diagnostic::warning(&at, what, help));

@@ -38,6 +38,10 @@ impl Task {
             self.nothing(run, (file, d), (offset, length)).await?;
             return self.think(run, &mut None).await;
         }
+        if self.job.engine.is_of_names() {
+            run.counted(d, length);
+            return self.think(run, queue).await;
+        }
         let fd = run.fds[file].ok_or(FsError::BadFile)?;
         if self.job.engine.lays_out() {
             if is_write {

@@ -394,13 +394,30 @@ impl Task {
 
     /// Opens a file as a job's loop does: its clean pages are dropped.
     async fn open(&self, run: &mut Running, i: usize) -> FsResult<()> {
-        if self.job.engine != Engine::Null {
+        if self.job.engine.is_of_names() {
+            self.call_on_name(run, i).await?;
+        } else if self.job.engine != Engine::Null {
             let fd = self.descriptor(run, i).await?;
             run.fds[i] = Some(fd);
             self.drop_pages(run, fd).await?;
         }
         run.is_open[i] = true;
         run.note(self.now(), i, "open");
+        Ok(())
+    }
+
+    /// The one call for each file that counts.
+    async fn call_on_name(&self, run: &mut Running, i: usize) -> FsResult<()> {
+        let path = &run.layout.files[i].path;
+        let start = self.now();
+        match self.job.engine {
+            Engine::Filestat => drop(self.vfs.stat(path).await?),
+            Engine::Filedelete => self.vfs.unlink(path).await?,
+            _ => run.fds[i] = Some(self.vfs.open(path, OpenFlags::CREATE, 0o600).await?),
+        }
+        let took = self.now().since(start).0;
+        let direction = usize::from(!self.job.reads);
+        run.result.directions[direction].clat.add(took);
         Ok(())
     }
 
@@ -464,7 +481,7 @@ impl Task {
                 self.open(run, i).await?;
             }
             Action::Close { file } => self.close(run, file).await?,
-            Action::Rewind { .. } | Action::Sync { .. } if self.job.engine == Engine::Null => {
+            Action::Rewind { .. } | Action::Sync { .. } if self.job.engine.does_nothing() => {
                 self.null_act(action, run);
             }
             Action::Rewind { file } => {
@@ -517,7 +534,7 @@ impl Task {
         run.note_sync(self.now(), i, "sync", queue);
         match (self.job.engine, run.fds[i]) {
             // The bytes of the operation before are reserved again.
-            (Engine::Null | Engine::Falloc, _) => {}
+            (engine, _) if engine.does_nothing() || engine == Engine::Falloc => {}
             (Engine::Ftruncate, _) => {
                 return Err(FsError::Invalid("engine ftruncate has no fsync"));
             }

@@ -205,6 +205,19 @@ impl Running {
         self.search.as_ref().map(|s| s.depth as usize)
     }
 
+    /// Counts an operation that does nothing, and has no latency.
+    pub(super) fn counted(&mut self, direction: usize, length: u64) {
+        self.issued[direction] += length;
+        let depth = &mut self.result.depth;
+        depth.level(1, 1);
+        depth.submitted(1);
+        depth.completed(1);
+        let counts = &mut self.result.directions[direction];
+        counts.ios += 1;
+        counts.bytes += length;
+        self.control.steady().count(&self.result.job, length);
+    }
+
     /// Counts an operation that has ended.
     ///
     /// Errors: its own, unless the job goes on after errors.
