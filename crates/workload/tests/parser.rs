@@ -101,6 +101,24 @@ fn depth_with_a_synchronous_engine_and_wrong_file_syncs_are_warned_of() {
     assert_eq!(f.diagnostics.len(), 2, "{}", f.rendered());
 }
 
+/// Seeds of fio's headers, and what is off in a job that trims and writes.
+#[test]
+fn what_fio_itself_does_otherwise_is_warned_of_and_nothing_else() {
+    let mixed = "[j]\nsize=1m\nrw=randrw\nverify=md5\nloops=2\ndirect=1\n";
+    let warned = |text: &str| plain(text).rendered();
+    assert!(!warned(mixed).contains("EILSEQ"), "{}", warned(mixed));
+    assert!(warned(&format!("{mixed}randseed=7\n")).contains("EILSEQ"));
+    let trims = "[j]\nsize=1m\nrw=randtrimwrite\nfilename=/dev/nvme0n1\n";
+    assert!(plain(trims).diagnostics.is_empty(), "{}", warned(trims));
+    assert!(!plain(&format!("{trims}ba=4k\n")).has_errors());
+    assert!(plain(&format!("{trims}ba=4k\n")).diagnostics.is_empty(), "the smallest block");
+    assert!(warned(&format!("{trims}ba=8k\n")).contains("writes elsewhere"));
+    let null = plain("[j]\nsize=1m\nrw=trim\nioengine=null\n");
+    assert!(!null.has_errors(), "{}", null.rendered());
+    let file = plain("[j]\nsize=1m\nrw=trim\n");
+    assert!(file.rendered().contains("that is for block devices"), "{}", file.rendered());
+}
+
 /// What the installed fio says of an option: alias, default, least, most, words.
 fn said_by_fio(name: &str) -> [String; 5] {
     let help = format!("--cmdhelp={name}");

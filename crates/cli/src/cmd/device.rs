@@ -109,8 +109,8 @@ fn tests(a: &Args, replaced: &[(String, u64)], out: &Out) -> ExitCode {
     let mut t = String::new();
     writeln!(
         t,
-        "{:<17}{:>10}{:>10}{:>12}{:>12}{:>16}    {}",
-        "test", "IOPS", "MB/s", "mean us", "p99 us", "rated", "difference"
+        "{:<17}{:>10}{:>10}{:>12}{:>12}{:>16}    difference",
+        "test", "IOPS", "MB/s", "mean us", "p99 us", "rated"
     )
     .expect(FITS);
     let mut tests = Vec::new();

@@ -719,6 +719,12 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let what = "runs of sequential I/O with a random map: an offset may differ from fio's";
         found.push(Diagnostic::warning(&at, what, "with `norandommap` all offsets are the same"));
     }
+    let compares = job.verify == Some(Verify::Contents) && job.do_verify;
+    if job.reads && job.writes && compares && job.seed_given && job.loops > 1 {
+        let what = "a mixed job with verify, randseed and loops: fio 3.33 may end a later round with \
+                    EILSEQ, and Writepath does not";
+        found.push(Diagnostic::warning(&at, what, "without `randseed` both verify each round"));
+    }
     if job.strided && (job.random || job.nrfiles > 1 || (job.reads && job.writes)) {
         let what = "zonemode=strided: offsets may differ from fio's";
         let help = "one file, read or written sequentially, gives the same offsets";
