@@ -83,6 +83,9 @@ pub static PROFILES: &[Profile] = &[
         cores: 4,
         costs: &[
             assumed(CpuOp::Syscall, 250),
+            assumed(CpuOp::PathComponent, 150),
+            assumed(CpuOp::NameChange, 1250),
+            assumed(CpuOp::InodeChange, 1500),
             assumed(CpuOp::PageWrite, 600),
             assumed(CpuOp::PageRead, 400),
             assumed(CpuOp::BlockAlloc, 1500),
@@ -116,6 +119,9 @@ pub static PROFILES: &[Profile] = &[
         cores: 4,
         costs: &[
             phone(CpuOp::Syscall, 750),
+            phone(CpuOp::PathComponent, 450),
+            phone(CpuOp::NameChange, 3750),
+            phone(CpuOp::InodeChange, 4500),
             phone(CpuOp::PageWrite, 1800),
             phone(CpuOp::PageRead, 1200),
             phone(CpuOp::BlockAlloc, 4500),
@@ -136,6 +142,8 @@ pub static PROFILES: &[Profile] = &[
         costs: &[
             server(CpuOp::Syscall, 300),
             server(CpuOp::PathComponent, 600),
+            server(CpuOp::NameChange, 1700),
+            server(CpuOp::InodeChange, 2000),
             server(CpuOp::PageWrite, 1000),
             server(CpuOp::PageRead, 700),
             server(CpuOp::PageWriteback, 800),
