@@ -173,7 +173,7 @@ pub struct LatencyTarget {
     pub ns: u64,
     /// Microseconds for which a depth is tried.
     pub window_us: u64,
-    /// Of the operations of a window, so many percent must not take longer.
+    /// Percentage of the operations of a window that must not take longer.
     pub percentile: f64,
     /// The search goes on until the job is over.
     pub runs_on: bool,

@@ -139,7 +139,8 @@ impl Steadiness {
         self.is_attained = self.criterion.abs() < how.limit;
     }
 
-    /// The values of a report: as many as seconds were asked for, zeroes for those that did not come.
+    /// The values of a report: one for each second of the duration, zeroes for those that did not
+    /// come.
     pub fn values(&self) -> [Vec<u64>; 2] {
         [&self.bw, &self.iops].map(|list| {
             let mut all: Vec<u64> = list.iter().copied().collect();
@@ -153,7 +154,7 @@ impl Steadiness {
 struct Counted {
     group: (u32, u32),
     epoch: Time,
-    /// When it was looked at last, and operations and bytes then.
+    /// When it was checked last, and operations and bytes then.
     last: (Time, u64, u64),
     ios: u64,
     bytes: u64,
@@ -204,7 +205,7 @@ impl Watch {
             && self.groups.borrow().get(&Watch::group(job)).is_some_and(|g| g.is_attained)
     }
 
-    /// How far a job, or its group, came; `None`: it was not asked for.
+    /// How far a job, or its group, came; `None`: it has no steady state to reach.
     pub fn of(&self, job: &Job) -> Option<Steadiness> {
         job.steady_state?;
         self.groups.borrow().get(&Watch::group(job)).cloned()

@@ -1,7 +1,8 @@
 //! The greatest depth at which latencies stay below a target (`latency_target`).
 //!
-//! Begins at depth 1 and doubles it after each window that meets the target; where one does not, the
-//! depth is sought between the two. Found, it is kept for one more window, and only that counts.
+//! Begins at depth 1 and doubles it after each window that meets the target; where one does not,
+//! the depth is sought between the two. Found, it is kept for one more window, and only that
+//! counts.
 //!
 //! Source: fio's manual and its `lat_target_check`.
 

@@ -10,7 +10,7 @@ use super::super::result::DirectionResult;
 /// In the beginning a job may be slower.
 const SETTLES: Span = Span::secs(2);
 
-/// What was counted when the rate was looked at last, by direction.
+/// What was counted when the rate was checked last, by direction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeastRates([Option<(Time, u64, u64)>; 3]);
 
