@@ -411,7 +411,9 @@ impl Task {
         let path = &run.layout.files[i].path;
         let start = self.now();
         match self.job.engine {
-            Engine::Filestat => drop(self.vfs.stat(path).await?),
+            Engine::Filestat => {
+                self.vfs.stat(path).await?;
+            }
             Engine::Filedelete => self.vfs.unlink(path).await?,
             _ => run.fds[i] = Some(self.vfs.open(path, OpenFlags::CREATE, 0o600).await?),
         }
