@@ -317,3 +317,60 @@ fn times_of_a_log_are_those_of_the_run() {
         assert!(spans.iter().all(|us| (30_000..70_000).contains(us)), "{spans:?}");
     }
 }
+
+/// A log with pauses, two files, syncs, and a file that is closed and opened again.
+const LOG: &str = "fio version 3 iolog\n\
+    1000 a add\n1000 b add\n1000 a open\n1000 a write 0 4096\n101000 b open\n\
+    101000 b write 8192 16384\n201000 a sync 0 0\n201000 a read 0 4096\n\
+    401000 a close\n401000 b datasync 0 0\n411000 a open\n411000 a write 4096 512\n\
+    411000 b close\n411000 a close\n";
+
+/// Replayed by `read_iolog`: the order, files and lengths of the installed fio, and the times of
+/// the log.
+#[test]
+fn a_log_is_replayed_as_by_fio() {
+    let replay = |program: &Path, more: &[&str], options: &[&str]| {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("log"), LOG).expect("written");
+        let mut command = Command::new(program);
+        command.args(more).args(["--name=x", "--read_iolog=log", "--write_iolog=out"]);
+        let out = command.args(options).current_dir(dir.path()).output().ok()?;
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{program:?} {options:?}: {said}");
+        let lines = fs::read_to_string(dir.path().join("out")).expect("a log");
+        let lines = lines.lines().skip(1).map(|l| {
+            let (time, what) = l.split_once(' ').unwrap_or((l, ""));
+            (time.parse::<u64>().expect("a time"), what.to_owned())
+        });
+        Some(lines.filter(|(_, what)| !what.contains("sync")).collect::<Vec<_>>())
+    };
+    let ours = Path::new(env!("CARGO_BIN_EXE_writepath"));
+    for options in [
+        &[][..],
+        &["--ioengine=libaio", "--iodepth=4"],
+        &["--replay_no_stall=1"],
+        &["--replay_time_scale=200"],
+        &["--replay_redirect=c"],
+        &["--replay_scale=2", "--replay_align=4k"],
+    ] {
+        let here = replay(ours, &["fio"], options).expect("the program");
+        let Some(there) = replay(Path::new("fio"), &[], options) else {
+            return wp_lab::testing::skipped("fio: read_iolog", "fio is not installed");
+        };
+        let words = |all: &[(u64, String)]| -> Vec<String> {
+            all.iter().map(|(_, what)| what.clone()).filter(|w| !w.ends_with(" add")).collect()
+        };
+        assert_eq!(words(&here), words(&there), "{options:?}");
+        let span = |all: &[(u64, String)]| all[all.len() - 1].0 - all[0].0;
+        let (a, b) = (span(&here), span(&there));
+        assert!(a.abs_diff(b) < 60_000, "{options:?}: {a} us here, {b} there");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("log"), "fio version 3 iolog\n1 a read 0 4096\n").expect("written");
+    let mut command = Command::new(ours);
+    let args = ["fio", "--name=x", "--read_iolog=log"];
+    let out = command.args(args).current_dir(dir.path()).output().expect("started");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("`log` line 2: the file is not open"), "{said}");
+}

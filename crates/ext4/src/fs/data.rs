@@ -223,12 +223,12 @@ impl Ext4 {
         soon!(self.update_time(inode))?;
         let old = inode.size.get();
         let mut pieces = Pieces::new(data);
-        let (mut at, mut done) = (offset, offset);
+        let mut at = offset;
         while at < end {
             let skip = at % bs;
             let n = (bs - skip).min(end - at) as u32;
             let chunk = pieces.take_one(n);
-            // A page is prepared and ended as a whole (`generic_perform_write`).
+            // Linux ends a page as a whole (`generic_perform_write`).
             let after = at + u64::from(n);
             let ends_page = after == end || after.is_multiple_of(PAGE_BYTES as u64);
             match self.write_block(inode, at, &chunk, ends_page).await {
@@ -237,16 +237,20 @@ impl Ext4 {
                         Box::pin(self.zero_gap(inode, old, offset)).await?;
                     }
                     at = after;
-                    if ends_page {
-                        done = at;
-                    }
                 }
-                Err(e) if done == offset => return Err(e),
-                Err(_) => break,
+                Err(e) if at == offset => return Err(e),
+                Err(_) => {
+                    // What was written of the page stays: Linux prepares all of a page first, and
+                    // has none of it.
+                    let last = inode.map.get((at - 1) / bs);
+                    let sizes = self.sizes_after(None, inode, &last, at, true)?;
+                    Box::pin(self.follow(None, inode, sizes, at)).await?;
+                    break;
+                }
             }
             self.wb.balance_dirty().await;
         }
-        Ok(done - offset)
+        Ok(at - offset)
     }
 
     /// A read's new access time, under `relatime`: if the file was changed since the last, or that
@@ -372,7 +376,13 @@ impl Ext4 {
             if let (false, Some(h)) = (delay, &h) {
                 self.order_written(h, inode, &b, allocated)?;
             }
-            if ends_page && (end > inode.size.get() || end > inode.disksize.get()) {
+            if delay && !ends_page {
+                // The size on disk moves at the page's end, if its last block has a place then.
+                if end > inode.size.get() {
+                    inode.size.set(end);
+                    inode.map.mark_inode_dirty();
+                }
+            } else if end > inode.size.get() || end > inode.disksize.get() {
                 let after = self.sizes_after(h.as_ref(), inode, &b, end, delay)?;
                 self.follow(h.as_ref(), inode, after, end).await?;
             }

@@ -45,6 +45,8 @@ impl JobFile {
 fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
     let why = if job.engine == Engine::Null {
         "has engine `null`, which does no I/O: use psync"
+    } else if job.replay.is_some() {
+        "replays a log: `crash` needs a job or a program"
     } else if job.engine.is_of_names() {
         "makes, looks at or removes names with its engine: write a program (`open`, `unlink`)"
     } else if job.engine.lays_out() {

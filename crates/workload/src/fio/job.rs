@@ -1,6 +1,7 @@
 //! Jobs: sections with their options in effect.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use wp_vfs::{Reserve, SyncKind};
 
@@ -9,6 +10,7 @@ use super::forms;
 use super::ini::Section;
 use super::options::{self, OptionInfo};
 use super::paths;
+use super::replay::{Log, ReplayOptions};
 use super::resolve;
 use super::sequence::Zone;
 use super::setup::{self, Existing};
@@ -350,6 +352,10 @@ pub struct Job {
     pub lat_log: Option<String>,
     /// Name of a log of all operations (`write_iolog`).
     pub iolog: Option<String>,
+    /// What it does is read from a log (`read_iolog`).
+    pub replay: Option<ReplayOptions>,
+    /// That log.
+    pub replayed: Option<Rc<Log>>,
     /// A log for each job, with its number.
     pub per_job_logs: bool,
     /// Nanoseconds that a line of a log is of; 0: a line for each operation.
@@ -551,6 +557,8 @@ impl Job {
             iops_log: None,
             lat_log: None,
             iolog: None,
+            replay: None,
+            replayed: None,
             per_job_logs: true,
             log_period_ns: 0,
             log_offset: false,
@@ -768,7 +776,8 @@ impl JobFile {
         }
         let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
         // How long a device is the machine tells.
-        for job in self.jobs.iter().filter(|j| !j.is_on_devices()) {
+        let has_size = |j: &&Job| !j.is_on_devices() && j.replayed.is_none();
+        for job in self.jobs.iter().filter(has_size) {
             let existing = &mut |p: &str| Existing::file(lengths.get(p).copied().unwrap_or(0));
             match setup::layout(job, existing) {
                 Ok(layout) => {
@@ -834,6 +843,7 @@ impl JobFile {
             j.create_serialize
                 && !j.create_on_open
                 && !j.is_on_devices()
+                && j.replayed.is_none()
                 && !matches!(j.engine, Engine::Null | Engine::Filecreate)
         };
         for job in self.jobs.iter().filter(lays_out) {

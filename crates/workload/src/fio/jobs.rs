@@ -6,7 +6,10 @@ use super::command_line::CommandLine;
 use super::diag::{Diagnostic, Place};
 use super::ini::{self, Includes, Section, Variables};
 use super::job::{Job, JobFile};
+use super::replay::Log;
 use super::resolve;
+use super::sequence::Direction;
+use super::value::Amount;
 
 /// Most jobs that one file may make.
 const JOBS_MAX: u64 = 4096;
@@ -70,6 +73,7 @@ pub fn parse_all(
         resolve::section(section, &mut job, &mut file);
         job.stonewall |= std::mem::take(&mut is_behind);
         resolve::finish(&mut job, &mut file.diagnostics);
+        read_log(&mut job, includes, &mut file.diagnostics);
         limits(&job, &mut file.diagnostics);
         if let Some(name) = &job.wait_for
             && !file.jobs.iter().any(|j| j.name == *name)
@@ -110,6 +114,32 @@ pub fn parse_all(
         file.diagnostics.push(Diagnostic::error(&start, what, help));
     }
     file
+}
+
+/// Reads the log that a job replays; what it does, and to which files, is then the log's.
+fn read_log(job: &mut Job, includes: Includes<'_>, found: &mut Vec<Diagnostic>) {
+    let Some(how) = &job.replay else { return };
+    let read = includes(&how.path).ok_or_else(|| "cannot be read".to_owned());
+    let log = match read.and_then(|bytes| Log::parse(&bytes, how)) {
+        Ok(log) => log,
+        Err(e) => {
+            let help = "`writepath replay` reads other formats";
+            let what = format!("read_iolog: `{}` {e}", how.path);
+            found.push(Diagnostic::error(&job.at, what, help));
+            return;
+        }
+    };
+    let does = |d: Direction| log.operations().any(|(of, _)| of == d);
+    (job.reads, job.writes) = (does(Direction::Read), does(Direction::Write));
+    (job.trims, job.random) = (does(Direction::Trim), false);
+    for (direction, length) in log.operations() {
+        let most = &mut job.max_bs[direction.index()];
+        *most = (*most).max(length);
+    }
+    job.filenames.clone_from(&log.files);
+    job.nrfiles = log.files.len() as u64;
+    job.size = Amount::Bytes(log.operations().map(|(_, n)| n).sum());
+    job.replayed = Some(Rc::new(log));
 }
 
 fn limits(job: &Job, found: &mut Vec<Diagnostic>) {

@@ -50,6 +50,9 @@ pub(super) async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
         }
     }
     let there = &mut |p: &str| existing.get(p).copied().unwrap_or_default();
+    if let Some(log) = &job.replayed {
+        return Ok(setup::replayed(job, log, there));
+    }
     let layout = setup::layout(job, there).map_err(wrong)?;
     // Jobs that read need bytes there; jobs that only write begin with an empty file.
     let filled = job.reads || job.overwrite;

@@ -74,7 +74,7 @@ const fn idle(
 const TRIM: &str = "trims are not modelled";
 const VERIFY: &str = "no state of an earlier run is read";
 const WHOLE: &str = "accepted without effect: whole blocks are compared";
-const REPLAY: &str = "I/O logs are not supported; use `writepath replay`";
+const REPLAY: &str = "traces of blktrace are for `writepath replay`";
 const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use write_lat_log, or `json+` of `writepath fio`";
 const COMPRESS: &str = "written data has an identity, but no compressibility";
@@ -329,18 +329,14 @@ pub static OPTIONS: &[OptionInfo] = &[
         "accepted without effect: needs `trim_percentage`, which is refused",
     ),
     exact("write_iolog", &[], "version 3; times are virtual"),
-    no("read_iolog", &[], REPLAY),
-    idle(
-        "read_iolog_chunked",
-        &[],
-        "accepted without effect: needs `read_iolog`, which is refused",
-    ),
-    idle("replay_no_stall", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    idle("replay_redirect", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    idle("replay_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    idle("replay_align", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    idle("replay_time_scale", &[], "accepted without effect: needs `read_iolog`, which is refused"),
-    idle("replay_skip", &[], "accepted without effect: needs `read_iolog`, which is refused"),
+    near("read_iolog", &[], "logs of fio, versions 2 and 3; `writepath replay` reads others"),
+    idle("read_iolog_chunked", &[], "accepted without effect: a log is read as a whole"),
+    exact("replay_no_stall", &[], ""),
+    exact("replay_redirect", &[], ""),
+    exact("replay_scale", &[], ""),
+    exact("replay_align", &[], "a power of two"),
+    exact("replay_time_scale", &[], ""),
+    idle("replay_skip", &[], "accepted without effect: fio skips in logs of blktrace only"),
     no("merge_blktrace_file", &[], REPLAY),
     idle(
         "merge_blktrace_scalars",

@@ -13,6 +13,7 @@ use super::job::{
 };
 use super::options::{self, Class};
 use super::paths;
+use super::replay::ReplayOptions;
 use super::result;
 use super::steady::{Criterion, SteadyState};
 use super::value::{self, Amount, by_direction, flag, micros, whole};
@@ -331,6 +332,18 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "write_iolog" => {
             job.iolog = Some(text()?.to_owned()).filter(|name| !name.is_empty());
         }
+        "read_iolog" => replay(job).path = text()?.to_owned(),
+        "replay_no_stall" => replay(job).no_stall = flag(given)?,
+        "replay_redirect" => replay(job).redirect = Some(text()?.to_owned()),
+        "replay_scale" => replay(job).scale = bytes(text()?)?,
+        "replay_align" => {
+            let align = bytes(text()?)?;
+            if align > 0 && !align.is_power_of_two() {
+                return Err(format!("`{align}` is no power of two").into());
+            }
+            replay(job).align = align;
+        }
+        "replay_time_scale" => replay(job).time_scale = positive(bytes(text()?)?)?,
         "write_lat_log" => job.lat_log = Some(given.unwrap_or_default().to_owned()),
         "per_job_logs" => job.per_job_logs = flag(given)?,
         "log_avg_msec" => job.log_period_ns = bytes(text()?)?.saturating_mul(1_000_000),
@@ -404,6 +417,11 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         _ => {}
     }
     Ok(())
+}
+
+/// How a log is replayed, as far as it is given; `finish` drops it without a log.
+fn replay(job: &mut Job) -> &mut ReplayOptions {
+    job.replay.get_or_insert_default()
 }
 
 /// The latency target as far as it is given; `finish` drops one that asks for nothing.
@@ -668,6 +686,11 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     {
         let block = job.block_min();
         error(format!("size {size} is less than the smallest block, {block}"), "");
+    }
+    job.replay = job.replay.take().filter(|r| !r.path.is_empty());
+    if job.replay.is_some() && (job.verify.is_some() || job.zbd) {
+        let what = "read_iolog with verify or zonemode=zbd is not supported";
+        found.push(Diagnostic::unsupported(&at, what, "leave that out"));
     }
     if job.time_based && job.runtime == 0 {
         job.time_based = false;

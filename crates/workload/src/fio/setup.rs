@@ -2,6 +2,7 @@
 //! first files take the blocks left over was observed with `--write_iolog`.
 
 use super::job::Job;
+use super::replay::Log;
 use super::value::Amount;
 
 /// One file of a job.
@@ -46,6 +47,16 @@ pub struct Layout {
     pub files: Vec<FileSetup>,
     /// Bytes of one round, `io_size` apart.
     pub size: u64,
+}
+
+/// The files of a log, as they are: nothing is laid out.
+pub(super) fn replayed(job: &Job, log: &Log, existing: &mut dyn FnMut(&str) -> Existing) -> Layout {
+    let files = job.paths().into_iter().map(|path| {
+        let Existing { length, is_device } = existing(&path);
+        let (start, extend) = (0, false);
+        FileSetup { path, existing: length, start, span: length, length, extend, is_device }
+    });
+    Layout { files: files.collect(), size: log.operations().map(|(_, n)| n).sum() }
 }
 
 /// Shares a job's size among its files. `existing` tells what of a file is there. A range ends with

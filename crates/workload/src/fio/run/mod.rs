@@ -17,6 +17,7 @@ use super::control::Control;
 use super::job::{Engine, Job, JobFile, SyncWhat};
 use super::lay_out::lay_out;
 use super::queue::Queue;
+use super::replay::Step;
 use super::result::JobResult;
 use super::sequence::{Action, Direction, Sequence};
 use super::setup::Layout;
@@ -210,9 +211,13 @@ impl Task {
                 layout
             }
         };
-        let mut sequence =
-            Sequence::new(&self.job, &layout, self.options.chance, self.options.bugs)
-                .map_err(|e| RunError::Job(format!("job `{}`: {e}", self.job.name)))?;
+        let mut sequence = match self.job.replayed {
+            Some(_) => None,
+            None => Some(
+                Sequence::new(&self.job, &layout, self.options.chance, self.options.bugs)
+                    .map_err(|e| RunError::Job(format!("job `{}`: {e}", self.job.name)))?,
+            ),
+        };
         if self.job.startdelay > 0 {
             self.vfs.rt().sleep(Span::micros(self.job.startdelay)).await;
         }
@@ -250,68 +255,12 @@ impl Task {
             true => Some(Queue::new(&self.vfs, &self.job).await?),
             false => None,
         };
-        loop {
-            run.end_ramp(self);
-            if self.is_over(&run) || run.has_failed() {
-                sequence.terminate();
-            }
-            if sequence.is_at_operation() {
-                match self.verify_due(&mut run, &mut queue, &mut sequence).await {
-                    Ok(false) => {}
-                    Ok(true) => continue,
-                    Err(e) => {
-                        run.result.end_with(e);
-                        break;
-                    }
-                }
-            }
-            let nothing = run.places.first().is_some_and(zoned::Place::has_nothing);
-            sequence.set_has_nothing(nothing);
-            let action = sequence.next_action();
-            if let Some(offset) = sequence.take_tried() {
-                run.last_offset = offset;
-                queue.iter_mut().for_each(|q| q.passed_by(offset));
-            }
-            match action {
-                Action::Done => break,
-                Action::Verify => {
-                    let read = self.verify_all(&mut run, &mut queue, &mut sequence).await;
-                    if let Err(e) = read {
-                        run.result.end_with(e);
-                        break;
-                    }
-                }
-                Action::Place { file, direction, offset, length } => {
-                    let ask = (file, direction, (offset, length));
-                    let placed = self.place(&mut sequence, &mut run, &mut queue, ask).await;
-                    if let Err(e) = placed {
-                        run.result.end_with(e);
-                        break;
-                    }
-                }
-                action => {
-                    if let Err(e) = self.act(action, &mut run, &mut queue).await {
-                        run.result.end_with(e);
-                        break;
-                    }
-                    if let Some(queue) = queue.as_mut().filter(|_| action.is_of_a_file()) {
-                        let was_sync = queue.take_last_ended();
-                        let is_sync = matches!(action, Action::Sync { .. });
-                        // A sync in flight keeps no other back.
-                        if let Some(was_sync) = was_sync.or(is_sync.then_some(false)) {
-                            sequence.ended(was_sync);
-                        }
-                    }
-                    match self.look(&mut run, &mut queue).await {
-                        Ok(false) => {}
-                        Ok(true) => sequence.terminate(),
-                        Err(e) => {
-                            run.result.end_with(e);
-                            break;
-                        }
-                    }
-                }
-            }
+        let done = match &mut sequence {
+            Some(sequence) => self.follow(sequence, &mut run, &mut queue).await,
+            None => self.replay(&mut run, &mut queue).await,
+        };
+        if let Err(e) = done {
+            run.result.end_with(e);
         }
         if run.result.failed.is_some()
             && let Some(queue) = &mut queue
@@ -337,6 +286,92 @@ impl Task {
             (d.bw, d.iops) = (bw.stat, iops.stat);
         }
         Ok(run.result)
+    }
+
+    /// Does what the sequence has, to its end.
+    async fn follow(
+        &self,
+        sequence: &mut Sequence,
+        run: &mut Running,
+        queue: &mut Option<Queue>,
+    ) -> FsResult<()> {
+        loop {
+            run.end_ramp(self);
+            if self.is_over(run) || run.has_failed() {
+                sequence.terminate();
+            }
+            if sequence.is_at_operation() && self.verify_due(run, queue, sequence).await? {
+                continue;
+            }
+            let nothing = run.places.first().is_some_and(zoned::Place::has_nothing);
+            sequence.set_has_nothing(nothing);
+            let action = sequence.next_action();
+            if let Some(offset) = sequence.take_tried() {
+                run.last_offset = offset;
+                queue.iter_mut().for_each(|q| q.passed_by(offset));
+            }
+            match action {
+                Action::Done => return Ok(()),
+                Action::Verify => self.verify_all(run, queue, sequence).await?,
+                Action::Place { file, direction, offset, length } => {
+                    let ask = (file, direction, (offset, length));
+                    self.place(sequence, run, queue, ask).await?;
+                }
+                action => {
+                    self.act(action, run, queue).await?;
+                    if let Some(queue) = queue.as_mut().filter(|_| action.is_of_a_file()) {
+                        let was_sync = queue.take_last_ended();
+                        let is_sync = matches!(action, Action::Sync { .. });
+                        // A sync in flight keeps no other back.
+                        if let Some(was_sync) = was_sync.or(is_sync.then_some(false)) {
+                            sequence.ended(was_sync);
+                        }
+                    }
+                    if self.look(run, queue).await? {
+                        sequence.terminate();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what the job's log has.
+    async fn replay(&self, run: &mut Running, queue: &mut Option<Queue>) -> FsResult<()> {
+        let Some(log) = self.job.replayed.clone() else { return Ok(()) };
+        let mut last = self.now();
+        for line in &log.lines {
+            run.end_ramp(self);
+            let due = line.due.instant(run.begun, last);
+            while self.now() < due && !self.is_over(run) {
+                // fio looks twice a second whether it is to end.
+                let next = due.min(self.now() + Span::millis(500));
+                self.vfs.rt().sleep_until(next).await;
+            }
+            if self.is_over(run) || run.has_failed() {
+                break;
+            }
+            last = self.now();
+            let file = line.file;
+            let action = match line.step {
+                Step::Open => Action::Open(file),
+                Step::Close => Action::Close { file },
+                Step::Io(direction, offset, length) => {
+                    Action::Io { file, direction, offset, length }
+                }
+                Step::Sync(what) => Action::Sync { file, what },
+            };
+            self.act(action, run, queue).await?;
+            if self.look(run, queue).await? {
+                break;
+            }
+        }
+        self.act(Action::RoundEnd { sync: self.job.end_fsync }, run, queue).await?;
+        for i in 0..run.fds.len() {
+            if run.is_open[i] {
+                self.close(run, i).await?;
+            }
+        }
+        Ok(())
     }
 
     /// After an operation: are its rates and latencies as they are to be? True: the job is over.
