@@ -139,7 +139,7 @@ pub static CONTRACTS: &[Contract] = &[
     verb(
         "fio check",
         "the job file has jobs, and every option in it is supported",
-        counted("jobs or options", &["/jobs", "/options"]),
+        counted("jobs, files or options", &["/jobs", "/files", "/options"]),
         &[(Exit::Unsupported, "an option or value that is not supported")],
     ),
     verb(

@@ -577,3 +577,37 @@ fn a_ramp_longer_than_its_job_hides_nothing() {
     let doc: Value = serde_json::from_str(&said[said.find('{').expect("JSON")..]).expect("JSON");
     assert_eq!((code, doc["jobs"][0]["write"]["total_ios"].as_u64()), (0, Some(4)), "{said}");
 }
+
+/// A write ends in the middle of a page, whose first blocks have their place: sizes and places stay
+/// in step.
+#[test]
+fn a_full_file_system_of_small_blocks_is_clean() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let jobs = "[x]\nrw=write\nbs=4k\nsize=12m\nfilename=a\nfallocate=none\n\
+                ignore_error=,ENOSPC\nend_fsync=1\n";
+    fs::write(dir.path().join("job.fio"), jobs).expect("written");
+    for more in ["", ",nodelalloc", ",data=journal"] {
+        let file_system = format!("ext4,block_size=1024,era=6.12{more}");
+        let image = dir.path().join("image");
+        fs::remove_file(&image).ok();
+        let run = |args: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_writepath"));
+            let out = command.args(args).current_dir(dir.path()).output().expect("started");
+            let said = [out.stdout, out.stderr].concat();
+            (out.status.code(), String::from_utf8_lossy(&said).into_owned())
+        };
+        let run_args = ["run", "--fs", &file_system, "--partition-size", "8388608"];
+        let job = ["--workload", "fio,job=job.fio", "--save-image", "image"];
+        let (_, said) = run(&[&run_args[..], &job].concat());
+        assert!(image.exists(), "{more}: {said}");
+        let (code, said) = run(&["fsck", "image"]);
+        assert_eq!(code, Some(0), "{more}: {said}");
+        match Command::new("e2fsck").args(["-fn"]).arg(&image).output() {
+            Ok(out) => {
+                let said = String::from_utf8_lossy(&out.stdout);
+                assert_eq!(out.status.code(), Some(0), "{more}: {said}");
+            }
+            Err(_) => return wp_lab::testing::skipped("a full ext4", "e2fsck is not installed"),
+        }
+    }
+}

@@ -90,6 +90,24 @@ fn a_job_ends_in_its_steady_state() {
 }
 
 #[test]
+fn a_job_that_waits_for_its_rate_ends_in_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["--ioengine=null", "--rw=randwrite", "--size=1m", "--runtime=3"];
+    for (rate, ios) in [("--rate=1", 1), ("--rate=1000", 1), ("--rate_iops=1", 3)] {
+        let (code, x, said) = job(dir.path(), &[&args[..], &[rate]].concat());
+        let found = (code, x["job_runtime"].as_u64(), x["write"]["total_ios"].as_u64());
+        assert_eq!(found, (0, Some(3000), Some(ios)), "{rate}: {said}");
+    }
+    // Engines whose operations do nothing as well.
+    for engine in ["filecreate", "filestat"] {
+        let engine = format!("--ioengine={engine}");
+        let args = [&engine, "--rw=write", "--size=1m", "--time_based", "--runtime=1"];
+        let (code, x, said) = job(dir.path(), &args);
+        assert_eq!((code, x["job_runtime"].as_u64()), (0, Some(1000)), "{said}");
+    }
+}
+
+#[test]
 fn a_job_below_its_least_rate_ends_with_an_error() {
     let dir = tempfile::tempdir().expect("a directory");
     let args = ["--ioengine=null", "--rw=read", "--time_based", "--runtime=9", "--thinktime=1000"];

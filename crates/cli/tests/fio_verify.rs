@@ -201,6 +201,9 @@ fn several_files_make_a_table_by_option_and_engine() {
     };
     assert_eq!(row("rw"), (Some(3), Some(1)));
     assert_eq!(row("ioengine=rbd"), (Some(1), Some(0)));
+    let all_run = ["--json", "fio", "check", "jobs/a.fio", "jobs/a.fio"];
+    let (code, doc, said) = document(dir.path(), &all_run);
+    assert_eq!((code, &doc["run"], &doc["ok"]), (0, &2.into(), &true.into()), "{said}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_writepath"));
     let out = command.args(["fio", "check", "jobs/a.fio", "jobs/b.fio"]);
     let out = out.current_dir(dir.path()).output().expect("started");

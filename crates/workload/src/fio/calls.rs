@@ -61,7 +61,7 @@ fn refuse(job: &Job, is_later: bool) -> Result<(), String> {
         "is on a block device or zones, and `crash` is about files: name a file"
     } else if is_queued(job) && job.iodepth > u64::from(AIO_MOST) {
         "has more than 256 operations in flight, the most that `crash` has: set a smaller iodepth"
-    } else if job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0) {
+    } else if [job.rate, job.rate_iops, job.rate_min, job.rate_iops_min].as_flattened() != [0; 12] {
         "keeps a rate in time: leave out `rate`, or set `thinktime`"
     } else if job.latency_target.is_some() || job.steady_state.is_some() {
         "changes its depth or ends by what it measures: leave out `latency_target` and `steadystate`"

@@ -103,6 +103,17 @@ pub fn parse_all(
             file.jobs.push(clone);
         }
     }
+    let is_other = |j: &&Job| {
+        let first = file.jobs.iter().find(|o| o.group == j.group);
+        first.is_some_and(|o| o.steady_state != j.steady_state)
+    };
+    if let Some(job) = file.jobs.iter().find(is_other) {
+        let what =
+            format!("job `{}`: another steadystate than of its group's other jobs", job.name);
+        let help = "fio refuses it too: add `stonewall` or `new_group`, or make them the same";
+        let error = Diagnostic::error(&job.at, what, help);
+        file.diagnostics.push(error);
+    }
     if file.jobs.is_empty() && !file.has_errors() {
         let (what, help) = match (files.is_empty(), wanted.is_empty()) {
             (_, false) => ("no job of `--section`".to_owned(), "name a section of the job file"),

@@ -188,7 +188,8 @@ pub static OPTIONS: &[OptionInfo] = &[
         "ioengine",
         &[],
         "exact: sync, psync, pvsync, pvsync2, libaio, io_uring, posixaio, falloc, ftruncate; mmap \
-         and splice as psync; null: 1 us each",
+         and splice as psync; null: 1 us each; filecreate, filestat and filedelete: the call on \
+         each name",
     ),
     exact("iodepth", &[], "more with a synchronous engine is 1 and a warning"),
     exact("iodepth_batch", &["iodepth_batch_submit"], "operations submitted at once"),
@@ -293,7 +294,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     idle("log_alternate_epoch", &[], NO_EFFECT),
     idle("log_alternate_epoch_clock_id", &[], NO_EFFECT),
     no("block_error_percentiles", &[], TRIM),
-    exact("steadystate", &["ss"], "looked at once a second of virtual time"),
+    exact("steadystate", &["ss"], "iops, iops_slope, bw or bw_slope and a limit: `iops:0.3%`"),
     exact("steadystate_duration", &["ss_dur"], "in virtual time"),
     exact("steadystate_ramp_time", &["ss_ramp"], "in virtual time"),
     // Verification, trims, replay, zones.
@@ -365,7 +366,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("zone_reset_frequency", &[], "needs zone_reset_threshold"),
     // Latency targets and errors.
     near("max_latency", &[], "a longer operation ends the job with ETIMEDOUT"),
-    exact("latency_target", &[], "the depth is sought as fio does"),
+    exact("latency_target", &[], "in microseconds, or with a unit: us, ms, s"),
     exact("latency_window", &[], "in virtual time"),
     exact("latency_percentile", &[], ""),
     exact("latency_run", &[], ""),
@@ -407,7 +408,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     // Options of engines.
     no("hipri", &["pri"], POLLED),
     no("hipri_percentage", &[], POLLED),
-    near("stat_type", &[], "stat and lstat are one; statx fails in fio 3.33"),
+    near("stat_type", &[], "of engine filestat; all three are one"),
     no("uncached", &[], RWF),
     no("nowait", &[], RWF),
     idle("userspace_reap", &[], NO_EFFECT),

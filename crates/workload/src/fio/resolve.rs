@@ -409,7 +409,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             let n = millionths(text()?)?;
             job.zone_reset_every = (n > 0).then(|| 1_000_000 / n);
         }
-        "stat_type" => only(text()?, &["stat", "lstat"], "stat or lstat")?,
+        "stat_type" => only(text()?, &["stat", "lstat", "statx"], "stat, lstat or statx")?,
         "zonesize" => job.zone_size = positive(bytes(text()?)?)?,
         "zonerange" => job.zone_range = positive(bytes(text()?)?)?,
         "zoneskip" => job.zone_skip = bytes(text()?)?,
@@ -672,6 +672,8 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     if exceeds(&job.rate, &job.rate_min) || exceeds(&job.rate_iops, &job.rate_iops_min) {
         error("the least rate is above the rate".to_owned(), "fio refuses it too");
     }
+    let is_held = job.rate.iter().chain(&job.rate_iops).any(|r| *r > 0);
+    let has_least = job.rate_min.iter().chain(&job.rate_iops_min).any(|r| *r > 0);
     let no_rate = job.rate.iter().chain(&job.rate_iops).all(|r| *r == 0);
     if job.poisson && no_rate {
         error("rate_process=poisson without a rate".to_owned(), "give `rate_iops=`");
@@ -681,11 +683,19 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     if job.steady_state.is_some_and(|s| s.seconds > SECONDS_MAX) {
         error(format!("a steady state of more than {SECONDS_MAX} seconds"), "make it shorter");
     }
+    if job.steady_state.is_some_and(|s| s.seconds == 1 && s.criterion.slope) {
+        error("a slope over one second".to_owned(), "steadystate_duration is at least 2 s");
+    }
     if let Amount::Bytes(size @ 1..) = job.size
         && size < job.block_min()
     {
         let block = job.block_min();
         error(format!("size {size} is less than the smallest block, {block}"), "");
+    }
+    if job.reads && job.writes && is_held && has_least {
+        let what = "rate_min of a mixed job with a rate is not supported";
+        let help = "fio does the other direction while one waits: use two jobs";
+        found.push(Diagnostic::unsupported(&at, what, help));
     }
     job.replay = job.replay.take().filter(|r| !r.path.is_empty());
     if job.replay.is_some() && (job.verify.is_some() || job.zbd) {
@@ -801,7 +811,7 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let help = "a machine has block devices (--fs none) or a file system: use two jobs files";
         found.push(Diagnostic::unsupported(&at, what, help));
     }
-    let needs_device = !matches!(job.engine, Engine::Falloc | Engine::Null);
+    let needs_device = job.engine != Engine::Falloc && !job.engine.does_nothing();
     if job.trims && !job.is_on_devices() && needs_device {
         let what = format!("job `{}` trims: that is for block devices", job.name);
         let help = "name one: filename=/dev/nvme0n1; fio refuses to trim a file, too";

@@ -1,7 +1,7 @@
 //! How a job's bytes are shared among its files: manual, `size`, `filesize`, `nrfiles`; that the
 //! first files take the blocks left over was observed with `--write_iolog`.
 
-use super::job::Job;
+use super::job::{Engine, Job};
 use super::replay::Log;
 use super::value::Amount;
 
@@ -71,7 +71,12 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> Existing) -> Result<L
         Amount::Bytes(n) => (n, 100),
         Amount::Percent(p) => (0, p),
     };
-    let there: Vec<Existing> = paths.iter().map(|p| existing(p)).collect();
+    // Engine filecreate lays nothing out, and takes each file for one of a block.
+    let there = paths.iter().map(|p| match job.engine {
+        Engine::Filecreate => Existing::file(block),
+        _ => existing(p),
+    });
+    let there: Vec<Existing> = there.collect();
     if there.iter().all(|l| l.length == 0) && size == 0 && job.file_size == 0 {
         return Err("set `size`: none of its files exists".to_owned());
     }

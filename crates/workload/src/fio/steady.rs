@@ -80,6 +80,11 @@ pub struct SteadyState {
     pub ramp_us: u64,
 }
 
+/// A part in percent; 0 of nothing.
+fn percentage(part: f64, of: f64) -> f64 {
+    if of == 0.0 { 0.0 } else { 100.0 * part / of }
+}
+
 /// How far it came.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Steadiness {
@@ -129,14 +134,15 @@ impl Steadiness {
             self.slope = (xy - x * sum as f64 / count) / (xx - x * x / count);
             // fio's mean is a whole number here.
             let mean = (sum / n as u64) as f64;
-            self.criterion = if how.percent { 100.0 * self.slope / mean } else { self.slope };
+            self.criterion = if how.percent { percentage(self.slope, mean) } else { self.slope };
         } else {
             let mean = sum as f64 / n as f64;
             self.deviation = values.iter().map(|y| (*y as f64 - mean).abs()).fold(0.0, f64::max);
-            let percent = 100.0 * self.deviation / mean;
+            let percent = percentage(self.deviation, mean);
             self.criterion = if how.percent { percent } else { self.deviation };
         }
-        self.is_attained = self.criterion.abs() < how.limit;
+        // Nothing is no share of nothing.
+        self.is_attained = self.criterion.abs() < how.limit && (sum > 0 || !how.percent);
     }
 
     /// The values of a report: one for each second of the duration, zeroes for those that did not
@@ -268,6 +274,8 @@ mod tests {
         let s = reached("bw_slope:50%", &[10, 20, 30, 40]);
         assert!(s.is_attained && s.criterion == 40.0, "{s:?}");
         assert!(!reached("bw:9", &[1, 1, 1]).is_attained, "too few seconds");
+        let s = reached("iops:9%", &[0, 0, 0, 0]);
+        assert!(!s.is_attained && s.criterion == 0.0, "of nothing no share is small: {s:?}");
         assert_eq!(reached("bw:9", &[1, 1]).values(), [vec![1, 1, 0, 0], vec![1, 1, 0, 0]]);
     }
 

@@ -1,7 +1,7 @@
 //! One operation of a job, by its engine: from the call to its count.
 
 use wp_base::rng::mix64;
-use wp_base::{FsError, FsResult, Span};
+use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
 use wp_vfs::{Fd, IoCall, Reserve};
 
@@ -11,9 +11,13 @@ use super::super::job::{Engine, Job};
 use super::super::queue::Queue;
 use super::super::random::Taus;
 use super::super::sequence::{Direction, Streams};
+use super::super::value::MICROS_MAX;
 use super::super::verify::Expected;
 use super::Task;
 use super::running::{Held, Operation, Running};
+
+/// What an operation takes that does nothing: assumed.
+const TAKES: Span = Span::micros(1);
 
 impl Task {
     pub(super) async fn issue(
@@ -39,6 +43,8 @@ impl Task {
             return self.think(run, &mut None).await;
         }
         if self.job.engine.is_of_names() {
+            // Or a job for a time that opens no further file would never end.
+            self.vfs.rt().sleep(TAKES).await;
             run.counted(d, length);
             return self.think(run, queue).await;
         }
@@ -94,7 +100,6 @@ impl Task {
         (file, direction): (usize, usize),
         (offset, length): (u64, u64),
     ) -> FsResult<()> {
-        const TAKES: Span = Span::micros(1);
         let (start, expected) = (self.now(), Expected::Anything);
         let (issued, held) = (None, None);
         let op = Operation { file, direction, offset, length, start, issued, held, expected };
@@ -213,23 +218,40 @@ impl Task {
         Ok(())
     }
 
-    /// Waits until the bytes issued so far would have taken this long at the rate asked for.
-    pub(super) async fn keep_rate(&self, run: &mut Running, d: usize) {
-        let Some(per_second) = rate_of(&self.job, d) else { return };
-        if let Some(pauses) = &mut run.pauses {
-            let due = run.epoch + Span::micros(pauses.due_us(&self.job, d, run.issued[d]));
-            if due > self.now() {
-                self.vfs.rt().sleep_until(due).await;
+    /// Waits until the bytes issued so far would have taken this long at the rate asked for. False:
+    /// the job is over before.
+    pub(super) async fn keep_rate(&self, run: &mut Running, d: usize) -> bool {
+        let Some(per_second) = rate_of(&self.job, d) else { return true };
+        let micros = match &mut run.pauses {
+            Some(pauses) => pauses.due_us(&self.job, d, run.issued[d]),
+            // fio reckons in whole microseconds.
+            None => {
+                let micros = u128::from(run.issued[d]) * 1_000_000 / u128::from(per_second);
+                u64::try_from(micros).unwrap_or(u64::MAX)
             }
-            return;
+        };
+        self.sleep_until(run, run.epoch + Span::micros(micros.min(MICROS_MAX))).await
+    }
+
+    /// Sleeps; looks twice a second whether the job is to end, as fio does, and at the end of its
+    /// time. False: it is over.
+    pub(super) async fn sleep_until(&self, run: &Running, due: Time) -> bool {
+        if due <= self.now() {
+            return true;
         }
-        // fio reckons in whole microseconds.
-        let micros = u128::from(run.issued[d]) * 1_000_000 / u128::from(per_second);
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX / 2000).min(u64::MAX / 2000);
-        let due = run.epoch + Span::micros(micros);
-        if due > self.now() {
-            self.vfs.rt().sleep_until(due).await;
+        let limit = match self.job.runtime > 0 && !run.is_ramping {
+            true => run.epoch + Span::micros(self.job.runtime),
+            false => Time(u64::MAX),
+        };
+        let end = due.min(limit);
+        while self.now() < end {
+            if self.is_over(run) {
+                return false;
+            }
+            let next = end.min(self.now() + Span::millis(500));
+            self.vfs.rt().sleep_until(next).await;
         }
+        end == due && due < limit || !self.is_over(run)
     }
 
     fn contents(&self, write: u64, offset: u64, length: u64) -> Slice {
@@ -262,6 +284,7 @@ fn rate_of(job: &Job, d: usize) -> Option<u64> {
 
 /// The random times of `rate_process=poisson`: from one operation to the next an exponential one.
 pub(super) struct Pauses {
+    fresh: [Taus; 3],
     streams: [Taus; 3],
     /// Microseconds from the beginning to the next operation, by direction, and the bytes that were
     /// issued when that was drawn.
@@ -270,8 +293,14 @@ pub(super) struct Pauses {
 
 impl Pauses {
     pub(super) fn new(job: &Job, chance: u64) -> Option<Pauses> {
-        let streams = Streams::new(job, chance, false).pause;
-        job.poisson.then_some(Pauses { streams, due: Default::default() })
+        let fresh = Streams::new(job, chance, false).pause;
+        let streams = fresh.clone();
+        job.poisson.then_some(Pauses { fresh, streams, due: Default::default() })
+    }
+
+    /// A round begins: so do the random numbers.
+    pub(super) fn begin_round(&mut self) {
+        self.streams = self.fresh.clone();
     }
 
     /// Time begins anew.

@@ -341,13 +341,8 @@ impl Task {
         let mut last = self.now();
         for line in &log.lines {
             run.end_ramp(self);
-            let due = line.due.instant(run.begun, last);
-            while self.now() < due && !self.is_over(run) {
-                // fio looks twice a second whether it is to end.
-                let next = due.min(self.now() + Span::millis(500));
-                self.vfs.rt().sleep_until(next).await;
-            }
-            if self.is_over(run) || run.has_failed() {
+            let is_due = self.sleep_until(run, line.due.instant(run.begun, last)).await;
+            if !is_due || self.is_over(run) || run.has_failed() {
                 break;
             }
             last = self.now();
@@ -455,6 +450,7 @@ impl Task {
         let took = self.now().since(start).0;
         let direction = usize::from(!self.job.reads);
         run.result.directions[direction].clat.add(took);
+        run.log_latency(self.now(), direction, took);
         Ok(())
     }
 
@@ -647,7 +643,9 @@ impl Task {
     fn null_act(&self, action: Action, run: &mut Running) {
         if let Action::Sync { file, what } = action {
             run.note_sync(self.now(), file, what.word(), None);
-            run.result.sync.add(0);
+            if !self.job.engine.is_of_names() {
+                run.result.sync.add(0);
+            }
             run.result.depth.level(1, 1);
             run.result.syncs += 1;
             run.result.full_syncs += u64::from(what == SyncWhat::All);
@@ -688,7 +686,6 @@ impl Task {
             self.vfs.rt().sleep(span).await;
         }
         run.after_write = direction == Direction::Write;
-        self.keep_rate(run, direction.index()).await;
-        Ok(true)
+        Ok(self.keep_rate(run, direction.index()).await)
     }
 }

@@ -165,6 +165,9 @@ impl Running {
     /// A round has ended: its time counts for what the job does.
     pub(super) fn end_round(&mut self, now: Time) {
         self.is_between = true;
+        if let Some(pauses) = self.pauses.as_mut().filter(|_| !self.result.job.seed_given) {
+            pauses.begin_round();
+        }
         let span = now.since(self.round).0;
         self.round = now;
         let reads = self.result.job.reads;
@@ -193,6 +196,7 @@ impl Running {
             pauses.restart();
         }
         self.samplers = samplers(&task.job, now);
+        self.control.steady().begin(&task.job, now);
     }
 
     /// Operations that have ended.
@@ -203,6 +207,15 @@ impl Running {
     /// Operations that may be in flight, if the depth is sought.
     pub(in crate::fio) fn depth_limit(&self) -> Option<usize> {
         self.search.as_ref().map(|s| s.depth as usize)
+    }
+
+    /// A latency for the logs, of no bytes.
+    pub(super) fn log_latency(&mut self, now: Time, direction: usize, latency_ns: u64) {
+        if logs::is_logged(&self.result.job) && !self.is_ramping {
+            let (at_ns, direction) = (now.since(self.epoch).0, direction as u8);
+            let line = Logged { at_ns, direction, latency_ns, bytes: 0, offset: 0 };
+            self.result.logged.push(line);
+        }
     }
 
     /// Counts an operation that does nothing, and has no latency.
