@@ -382,12 +382,13 @@ fn a_log_is_replayed_as_by_fio() {
         let Some((there, _)) = replay(Path::new("fio"), &[], options) else {
             return wp_lab::testing::skipped("fio: read_iolog", "fio is not installed");
         };
-        // Where a file is closed with operations in flight, or by another's line, fio loses bytes.
+        // Where a file is closed with operations in flight, or by another's line, fio loses bytes,
+        // and ends at once.
         if !options.iter().any(|o| o.contains("iodepth") || o.contains("redirect")) {
             assert_eq!(here.0, there.0, "{options:?}");
+            // On a host with other work it takes longer.
+            assert!(there.1 + 5 >= ms, "{options:?}: {} ms there", there.1);
         }
-        // On a host with other work it takes longer.
-        assert!(there.1 + 5 >= ms, "{options:?}: {} ms there", there.1);
     }
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("log"), "fio version 3 iolog\n1 a read 0 4096\n").expect("written");
