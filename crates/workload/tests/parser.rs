@@ -174,7 +174,8 @@ fn the_list_of_options_is_what_the_installed_fio_says() {
 #[test]
 fn an_option_is_refused_or_has_an_effect_or_says_that_it_has_none() {
     // Texts, of which none is wrong, and switches without effect for a reason that the table gives.
-    const ANY_VALUE: [&str; 13] = [
+    const ANY_VALUE: [&str; 14] = [
+        "replay_redirect",
         "write_iolog",
         "write_bw_log",
         "write_iops_log",
