@@ -57,6 +57,9 @@ fn changes(fs: &'static FsEntry) -> Vec<(&'static str, u64, u64)> {
         timed!("link", v.link("/d/f", "/d/g"));
         timed!("rename", v.rename("/d/g", "/d/h"));
         timed!("unlink of one of two", v.unlink("/d/h"));
+        let fd = v.open("/d/t", file, 0o644).await.expect("made");
+        v.close(fd).await.expect("closed");
+        timed!("rename over another", v.rename("/d/s", "/d/t"));
         timed!("unlink of the last", v.unlink("/d/f"));
         timed!("rmdir", v.rmdir("/d/a"));
         let fd = v.open("/d/o", file, 0o644).await.expect("made");
@@ -78,6 +81,7 @@ fn calls_that_change_names_and_inodes_cost_the_same_on_every_file_system() {
         ("link", 1, 0),
         ("rename", 2, 0),
         ("unlink of one of two", 1, 0),
+        ("rename over another", 2, 1),
         ("unlink of the last", 1, 1),
         ("rmdir", 1, 1),
         ("unlink of an open one", 1, 0),

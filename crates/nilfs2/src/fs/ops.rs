@@ -36,10 +36,9 @@ fn kind_of(t: disk::FileType) -> Option<FileType> {
 }
 
 impl Mounted {
-    /// The work of removing a name; of freeing inode `number`, too, if it has `last` links or fewer
-    /// and is not open.
-    async fn removal(&self, number: u64, last: u16) {
-        self.0.rt.cpu(CpuOp::NameChange, 1).await;
+    /// The work of freeing inode `number`, which is about to lose a name, if it has `last` links or
+    /// fewer and is not open.
+    async fn freeing(&self, number: u64, last: u16) {
         let is_open = self.0.opens.borrow().get(&number).is_some_and(|n| *n > 0);
         if self.0.inode(number).is_ok_and(|i| i.links_count.get() <= last) && !is_open {
             self.0.rt.cpu(CpuOp::InodeChange, 1).await;
@@ -198,7 +197,8 @@ impl FileSystem for Mounted {
             let _sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             if let Ok(found) = self.0.find_name(dir.0, name) {
-                self.removal(found.ino, 1).await;
+                self.0.rt.cpu(CpuOp::NameChange, 1).await;
+                self.freeing(found.ino, 1).await;
             }
             let done = self.0.unlink_name(dir.0, name);
             self.0.settled(done).await
@@ -211,7 +211,8 @@ impl FileSystem for Mounted {
             self.0.load_dir(dir.0).await?;
             let found = self.0.find_name(dir.0, name)?;
             self.0.load_dir(found.ino).await?;
-            self.removal(found.ino, 2).await;
+            self.0.rt.cpu(CpuOp::NameChange, 1).await;
+            self.freeing(found.ino, 2).await;
             let done = self.0.remove_dir(dir.0, name);
             self.0.settled(done).await
         })
@@ -230,12 +231,16 @@ impl FileSystem for Mounted {
                 }
                 fs.load_dir(moved).await?;
             }
-            if let Ok(old) = fs.find_name(to.0.0, to.1)
-                && fs.inode(old.ino)?.is_dir()
-            {
-                fs.load_dir(old.ino).await?;
-            }
             fs.rt.cpu(CpuOp::NameChange, 2).await;
+            if let Ok(old) = fs.find_name(to.0.0, to.1) {
+                let is_dir = fs.inode(old.ino)?.is_dir();
+                if is_dir {
+                    fs.load_dir(old.ino).await?;
+                }
+                if old.ino != moved {
+                    self.freeing(old.ino, if is_dir { 2 } else { 1 }).await;
+                }
+            }
             let done = fs.move_name((from.0.0, from.1), (to.0.0, to.1));
             fs.settled(done).await
         })
