@@ -48,15 +48,15 @@ fn take(signal: i32) {
     // The exit code is that of the first.
     let _ = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
     match FLAG.get() {
-        Some(flag) if !flag.swap(true, Ordering::SeqCst) => {
-            // In a thread of its own: where nobody reads stderr it waits, and a second signal must
-            // find this one free.
-            let say = || {
+        Some(flag) if !flag.load(Ordering::SeqCst) => {
+            // Before the work hears of it: it may stop, and the program end, before a thread that
+            // says so has its turn.
+            in_time("notice", || {
                 stderr(format_args!(
                     "\nstopping after the current step; a second signal stops at once\n"
-                ))
-            };
-            drop(std::thread::Builder::new().name("notice".to_owned()).spawn(say));
+                ));
+            });
+            flag.store(true, Ordering::SeqCst);
             if IN_PARTS.load(Ordering::SeqCst) {
                 // If it cannot be had, the second signal ends the program.
                 drop(std::thread::Builder::new().name("grace".to_owned()).spawn(give_up));
@@ -86,25 +86,32 @@ fn end(what: &str, help: &'static str) {
     std::process::exit(i32::from(exit_code()));
 }
 
-/// How long the last words may take: whoever reads them may have stopped reading.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+/// How long words may take: whoever reads them may have stopped reading.
+const WORDS: Duration = Duration::from_millis(300);
+
+/// Has something said, and waits for it, but no longer than [`WORDS`].
+fn in_time(name: &str, say: impl FnOnce() + Send + 'static) {
+    let (said, wait) = std::sync::mpsc::channel();
+    let say = move || {
+        say();
+        // Who waits has a limit, and may be gone.
+        let _ = said.send(());
+    };
+    if std::thread::Builder::new().name(name.to_owned()).spawn(say).is_ok() {
+        let _ = wait.recv_timeout(WORDS);
+    }
+}
 
 /// Says that the command was ended, as one document with `--json`, if it has not answered.
 fn answer(what: String, help: &'static str) {
     if Out::is_answered() {
         return;
     }
-    let (said, wait) = std::sync::mpsc::channel();
     // Another thread: the one that was interrupted may hold stdout.
-    let say = move || {
+    in_time("last words", move || {
         let out = Out::of_this_process();
         out.fail(Exit::Interrupted, "interrupted", &what, help);
-        // Who waits has a limit, and may be gone.
-        let _ = said.send(());
-    };
-    if std::thread::Builder::new().name("last words".to_owned()).spawn(say).is_ok() {
-        let _ = wait.recv_timeout(LAST_WORDS);
-    }
+    });
 }
 
 /// Has a signal come?
