@@ -111,6 +111,7 @@ pub const TARGETS: &[Target] = &[
     plain("events", "a run's events and lines, and every view of them", files::events),
     plain("kernel_trace", "a recorded kernel's trace, and its summary", files::kernel_trace),
     plain("fio_job", "a fio job file, its layout and operations", texts::fio_job),
+    plain("fio_log", "a log of fio that a job replays", texts::fio_log),
     plain("wml", "a filebench text", texts::wml),
     plain("program", "a program of system calls", texts::program),
     plain("words", "file systems, devices, sizes and versions by option", texts::words),

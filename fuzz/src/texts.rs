@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use wp_base::zone_report;
+use wp_base::{Time, zone_report};
 use wp_ext4::fs::era::Version;
 use wp_lab::claims::{Claims, Pins};
 use wp_lab::crash::KnownFailures;
@@ -13,8 +13,8 @@ use wp_lab::reference::{RunSpec, parse_differences, parse_kernel_runs};
 use wp_vfs::Options;
 use wp_workload::filebench::wml;
 use wp_workload::fio::{
-    self, Action, Ask, Chosen, Direction, Existing, Job, Layout, RunOptions, Sequence, Severity,
-    Variables, ZonePlace, Zones,
+    self, Action, Ask, Chosen, Direction, Existing, Job, Layout, Log, ReplayOptions, RunOptions,
+    Sequence, Severity, Step, Variables, ZonePlace, Zones,
 };
 use wp_workload::program::Program;
 
@@ -39,6 +39,32 @@ pub fn wml(input: &[u8]) {
     assert_eq!(again.rendered(), rendered);
     if !file.has_errors() {
         assert!(!file.personality.processes.is_empty() && file.personality.threads() <= 16_384);
+    }
+}
+
+/// A log of fio that a job replays. The first byte says how.
+pub fn fio_log(input: &[u8]) {
+    let mut feed = Feed::new(input);
+    let how = feed.u8();
+    let how = ReplayOptions {
+        path: "log".to_owned(),
+        no_stall: how & 1 != 0,
+        redirect: (how & 2 != 0).then(|| "/dev/nvme0n1".to_owned()),
+        scale: u64::from(how >> 2 & 3),
+        align: [0, 1, 512, 1 << 63][usize::from(how >> 4 & 3)],
+        time_scale: [100, 1, 200, u64::MAX][usize::from(how >> 6)],
+    };
+    let Ok(log) = Log::parse(feed.rest(), &how) else { return };
+    assert!(log.operations().next().is_some(), "a log without an operation");
+    let mut open = vec![false; log.files.len()];
+    let mut last = Time(0);
+    for line in &log.lines {
+        let was_open = std::mem::replace(&mut open[line.file], line.step != Step::Close);
+        assert_eq!(was_open, line.step != Step::Open, "{line:?}");
+        let due = line.due.instant(Time(0), last);
+        // Ten years at most, and no overflow on the way.
+        assert!(due < Time(u64::MAX), "{line:?}");
+        last = due;
     }
 }
 

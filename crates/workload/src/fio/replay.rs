@@ -8,6 +8,7 @@ use wp_base::{Span, Time};
 
 use super::job::SyncWhat;
 use super::sequence::Direction;
+use super::value::MICROS_MAX;
 
 /// How a log is to be replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,8 +90,8 @@ impl Log {
         let mut log = Log::default();
         let mut open: Vec<bool> = Vec::new();
         let (mut last, mut not_before) = (0, 0);
-        // What was waited for lines that do nothing.
-        let mut passed = 0u64;
+        // What was waited for lines that do nothing, and in all.
+        let (mut passed, mut total) = (0u64, 0u64);
         for (n, row) in rows {
             let wrong = |what: &str| format!("line {}: {what}: `{}`", n + 1, row.trim_end());
             let mut words = row.split_ascii_whitespace();
@@ -115,10 +116,17 @@ impl Log {
                 // In version 3 fio ignores it.
                 if version == 2 && !how.no_stall {
                     not_before = number(0)?.saturating_mul(1000);
+                    if not_before > MICROS_MAX {
+                        return Err(wrong("beyond ten years"));
+                    }
                 }
                 continue;
             }
             passed = passed.saturating_add(delay);
+            total = total.saturating_add(delay);
+            if total > MICROS_MAX {
+                return Err(wrong("beyond ten years"));
+            }
             let name = how.redirect.as_deref().unwrap_or(name);
             let file = log.files.iter().position(|f| f == name).unwrap_or_else(|| {
                 log.files.push(name.to_owned());
@@ -179,10 +187,9 @@ impl Log {
 impl Due {
     /// The instant, of a run that began at `begun` and did the line before at `last`.
     pub fn instant(self, begun: Time, last: Time) -> Time {
-        let after = |from: Time, us: u64| from + Span::micros(us.min(super::value::MICROS_MAX));
         match self {
-            Due::After(us) => after(last, us),
-            Due::At(us) => after(begun, us),
+            Due::After(us) => last + Span::micros(us),
+            Due::At(us) => begun + Span::micros(us),
         }
     }
 }
@@ -250,6 +257,8 @@ mod tests {
             ("fio version 3 iolog\n1 a open\n2 a rewind\n", "line 3: unknown action"),
             ("fio version 3 iolog\nx a open\n", "line 2: no time"),
             ("fio version 3 iolog\n1 a\n", "line 2: no action"),
+            ("fio version 3 iolog\n1 a open\n9000000000000000000 a close\n", "line 3: beyond"),
+            ("fio version 2 iolog\na wait 18000000000000000000 0\n", "line 2: beyond"),
         ] {
             let e = Log::parse(text.as_bytes(), &ReplayOptions::default()).expect_err(text);
             assert!(e.contains(what), "{text:?}: {e}");
