@@ -12,7 +12,7 @@ use wp_medium::Slice;
 use wp_rt::{Completion, CpuOp};
 
 use crate::bio::{Bio, BioEnd, bytes_of, split_front};
-use crate::device::Status;
+use crate::device::{Limits, Status};
 use crate::dispatch::segments_of;
 use crate::engine::{Ready, Whole};
 use crate::epoch::NO_EPOCH;
@@ -198,7 +198,7 @@ impl BlockQueue {
         while info.sectors > 0 {
             let mut take = info.sectors;
             if info.op != Op::Discard {
-                take = take.min(limits.max_sectors);
+                take = take.min(most_from(info.at, limits));
             }
             if let Some(zones) = limits.zones {
                 // `chunk_sectors` is the zone size.
@@ -309,5 +309,18 @@ impl Drop for InFlight {
         if self.slot != NO_SLOT {
             self.queue.waiters.borrow_mut().abandon(self.slot);
         }
+    }
+}
+
+/// Sectors of a request from `at` on, at most: a part ends with a physical block, if one fits
+/// (`get_max_io_size()`, since 5.4).
+fn most_from(at: Sector, limits: &Limits) -> u32 {
+    let [physical, logical] = [limits.physical_bytes, limits.logical_bytes]
+        .map(|bytes| (bytes / SECTOR_BYTES as u32).max(1));
+    let start = (at.0 % u64::from(physical)) as u32;
+    let end = (start + limits.max_sectors) / physical * physical;
+    match end.checked_sub(start) {
+        Some(n @ 1..) => n,
+        _ => limits.max_sectors / logical * logical,
     }
 }

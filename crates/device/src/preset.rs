@@ -39,7 +39,7 @@ const FLUSH_ALONE_SATA: Param = p(
      (ata_std_qc_defer)",
 );
 
-const FIXED: [Param; 13] = [
+const FIXED: [Param; 14] = [
     p("capacity_bytes", BYTES_128_GB, "bytes", FOR_COMPARISON),
     p("latency_ns", 15_000, "ns", NULLB_RUN),
     p("queue_depth", 64, "count", "null_blk hw_queue_depth, its default"),
@@ -48,6 +48,12 @@ const FIXED: [Param; 13] = [
     p("discard", 1, "switch", "assumed: on, for tests of discards; null_blk's default is off"),
     p("max_request_sectors", 2560, "sectors", "Linux BLK_DEF_MAX_SECTORS (1280 KiB), since 4.3"),
     p("max_segments", 128, "count", "Linux BLK_MAX_SEGMENTS, the default limit"),
+    p(
+        "physical_block_bytes",
+        4096,
+        "bytes",
+        "assumed: a page, as of most drives; null_blk blocksize",
+    ),
     p("flush_beside_others", 1, "switch", "null_blk: a flush is a queued command"),
     p("zone_bytes", 0, "bytes", "null_blk zoned=0, its default: no zones"),
     p(
@@ -69,7 +75,7 @@ pub(crate) const fn replaced<const N: usize>(
     params
 }
 
-const FIXED_NOFUA: [Param; 13] =
+const FIXED_NOFUA: [Param; 14] =
     replaced(FIXED, 4, p("fua", 0, "switch", "null_blk fua=0, a configuration of those runs"));
 
 const SATA_NOFUA: [Param; 13] = [

@@ -25,6 +25,13 @@ pub struct Config {
     pub not_modelled: &'static str,
 }
 
+impl Config {
+    /// Bytes of a block of the device, which may not be larger than the file system's.
+    pub fn device_block(&self) -> u64 {
+        if self.mkfs.contains("-b") { 512 } else { 4096 }
+    }
+}
+
 const PLAIN: Config = Config {
     name: "ext4-default",
     fs: "ext4",

@@ -103,8 +103,7 @@ impl Guest {
                 true => "size=1024 zoned=1 zone_size=16 zone_capacity=16 zone_nr_conv=16",
                 false => "size=512",
             };
-            // A device's blocks may not be larger than the file system's.
-            let block = if config.mkfs.contains("-b") { 512 } else { 4096 };
+            let block = config.device_block();
             writeln!(
                 script,
                 "one {i} 'blocksize={block} {zones} {cache}' {} '{}' '{}'",

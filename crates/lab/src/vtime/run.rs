@@ -221,6 +221,7 @@ fn machine(config: &Config, setup: &Setup) -> Result<Machine, RunError> {
         ("fua", u64::from(config.fua)),
         ("discard", 0),
         ("max_request_sectors", REQUEST_SECTORS),
+        ("physical_block_bytes", config.device_block()),
     ];
     let device = preset::find("fixed").map_or("", |d| d.name);
     let spec = MachineSpec {
