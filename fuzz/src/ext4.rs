@@ -8,7 +8,7 @@ use wp_ext4::image::{
 };
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{MediumView, Overlay, Slice, View};
-use wp_vfs::{FileType, OpenFlags, Reserve, Vfs, XattrSet};
+use wp_vfs::{FileType, OpenFlags, Readahead, Reserve, Vfs, XattrSet};
 
 use super::base::{Base, Family};
 use super::feed::Feed;
@@ -175,9 +175,9 @@ async fn walk(v: &Vfs) -> Vec<String> {
                 FileType::Dir if dir.split('/').count() < 8 => dirs.push(path.clone()),
                 FileType::Symlink => drop(fs.read_link(e.ino).await),
                 FileType::File => {
-                    let _ = fs.read(e.ino, 0, FILE_BYTES_MAX).await;
+                    let _ = fs.read(e.ino, 0, FILE_BYTES_MAX, &Readahead::default()).await;
                     let end = attr.size.saturating_sub(4096);
-                    let _ = fs.read(e.ino, end, FILE_BYTES_MAX).await;
+                    let _ = fs.read(e.ino, end, FILE_BYTES_MAX, &Readahead::default()).await;
                 }
                 _ => {}
             }

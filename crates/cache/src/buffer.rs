@@ -48,6 +48,8 @@ pub enum BufFlag {
     Private1 = 1 << 17,
     /// A file system's own use.
     Private2 = 1 << 18,
+    /// Its use starts the next window of readahead (`PG_readahead`).
+    Ahead = 1 << 19,
 }
 
 /// One cached block.

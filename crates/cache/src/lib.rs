@@ -18,6 +18,7 @@ mod dirty_list;
 mod errseq;
 mod index;
 mod mapping;
+mod readahead;
 mod share;
 pub mod site;
 mod tags;
@@ -31,6 +32,7 @@ pub use buffer::{BufFlag, Buffer};
 pub use errseq::{ErrMark, ErrSeq};
 pub use index::Index;
 pub use mapping::{Mapping, WbControl, WbOps};
+pub use readahead::{Advice, Ahead, Readahead, ReadaheadRules, SelfStart, WINDOW_PAGES};
 pub use writeback::{WbPolicy, Writeback};
 
 /// A boxed future of a file-system operation.

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind, Tally};
 use wp_base::{FsError, FsResult, Time};
+use wp_medium::PAGE_BYTES;
 use wp_rt::{Rt, WaitQueue};
 
 use crate::Fut;
@@ -214,9 +215,21 @@ impl Mapping {
         self.name
     }
 
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
     /// The cached block, if there is one.
     pub fn peek(&self, index: u64) -> Option<Rc<Buffer>> {
         self.blocks.borrow().get(index).cloned()
+    }
+
+    /// Is a block neither in the cache nor being read?
+    pub fn is_missing(&self, index: u64) -> bool {
+        let blocks = self.blocks.borrow();
+        let is_there = |b: &Rc<Buffer>| b.flag(BufFlag::Uptodate) || b.flag(BufFlag::Reading);
+        !blocks.get(index).is_some_and(is_there)
     }
 
     /// The cached block; a fresh one, not up to date, if there was none.
@@ -332,8 +345,19 @@ impl Mapping {
         dropped
     }
 
+    /// A page that is made dirty starts no readahead: `PG_readahead` is `PG_reclaim`, which
+    /// `folio_mark_dirty` clears.
+    fn clear_ahead(&self, b: &Buffer) {
+        let per_page = (PAGE_BYTES as u64 / u64::from(self.block_bytes)).max(1);
+        match b.block() % per_page {
+            0 => drop(b.clear(BufFlag::Ahead)),
+            n => drop(self.peek(b.block() - n).map(|first| first.clear(BufFlag::Ahead))),
+        }
+    }
+
     /// Marks a block to be written, and the mapping as dirty from now on if it was clean.
     pub fn mark_dirty(self: &Rc<Self>, b: &Rc<Buffer>) {
+        self.clear_ahead(b);
         let Some(wb) = self.wb.upgrade() else { return };
         if !b.flag(BufFlag::Dirty) {
             b.set(BufFlag::Dirty);

@@ -107,6 +107,29 @@ fn a_job_that_waits_for_its_rate_ends_in_time() {
     }
 }
 
+/// The job ends without an error, and what it wrote is all that another could have.
+#[test]
+fn a_job_fills_each_file_system() {
+    for fs in ["ext4", "btrfs", "f2fs", "nilfs2"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let machine = [&format!("--set=fs={fs}"), "--set=partition-size=64m"];
+        let args = ["--bs=64k", "--size=0", "--rw=write", "--fill_device=1", "--end_fsync=1"];
+        for direct in ["--direct=0", "--direct=1"] {
+            let (code, x, said) = job(dir.path(), &[&args[..], &machine, &[direct]].concat());
+            assert_eq!((code, &x["error"]), (0, &0.into()), "{fs} {direct}: {said}");
+            let mib = x["write"]["io_bytes"].as_u64().expect("a number") >> 20;
+            assert!((16..64).contains(&mib), "{fs} {direct}: {mib} MiB");
+        }
+        let (code, x, _) = job(dir.path(), &[&["--bs=64k", "--rw=write"][..], &machine].concat());
+        assert_eq!((code, &x["error"]), (4, &28.into()), "{fs}");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["--size=0", "--rw=write", "--fill_device=1", "--bs=1m", "--filename=/dev/nvme0n1"];
+    let small = ["--set=device=fixed", "--set=device.capacity_bytes=8388608"];
+    let (code, x, said) = job(dir.path(), &[&args[..], &small].concat());
+    assert_eq!((code, &x["write"]["io_bytes"]), (0, &(8u64 << 20).into()), "{said}");
+}
+
 #[test]
 fn a_job_below_its_least_rate_ends_with_an_error() {
     let dir = tempfile::tempdir().expect("a directory");

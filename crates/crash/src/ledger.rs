@@ -573,7 +573,7 @@ impl Ledger {
                 let Some(o) = open.get(fd).copied() else { return };
                 self.submit(n, (o, *at, contents(*seed, *at, *len)), walk);
             }
-            Call::AioRead { .. } => {}
+            Call::AioRead { .. } | Call::Fadvise(..) => {}
             Call::AioWait(_) => self.ended(n, did, walk),
             Call::Fsync(fd) | Call::Fdatasync(fd) => {
                 let full = matches!(did.call, Call::Fsync(_));

@@ -462,6 +462,19 @@ impl crate::journal::Journal {
         true
     }
 
+    /// A block that is to leave the cache: what the journal still has of it goes, if it is home and
+    /// idle (`jbd2_journal_try_to_free_buffers`).
+    pub fn let_go(&self, b: &Rc<Buffer>) {
+        let key = b.jh();
+        if key == 0 {
+            return;
+        }
+        let dropped = self.st.borrow_mut().try_remove_checkpoint(key);
+        if let Ok(dropped) = dropped {
+            self.emit_dropped(dropped);
+        }
+    }
+
     fn count_conflict(&self, case: Conflict, waited: Span) {
         let mut st = self.st.borrow_mut();
         st.counters.conflicts[case as usize] += 1;

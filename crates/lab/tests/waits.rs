@@ -56,8 +56,12 @@ fn programs_that_differed_once_wait_as_in_linux_6_12() {
 /// Programs of a quick look; `writepath kernels random` runs as many as asked for.
 const PROGRAMS: u64 = 20;
 
-fn random_programs(fs: &str, aio: bool) {
-    let calls = if aio { ", asynchronous calls" } else { "" };
+fn random_programs(fs: &str, aio: bool, reads: bool) {
+    let calls = match (aio, reads) {
+        (true, _) => ", asynchronous calls",
+        (_, true) => ", reads",
+        _ => "",
+    };
     let check = &format!("random programs of {fs} beside a guest{calls}");
     if let Err(why) = Guest::is_ready(&Guest::usual_place()).and_then(|()| Guest::makes(fs)) {
         return skipped(check, &why);
@@ -73,7 +77,7 @@ fn random_programs(fs: &str, aio: bool) {
         .filter(|c| !c.ours.contains("data=journal"))
         .collect();
     // NILFS2 has none.
-    let extras = Extras { direct: true, fallocate: fs != "nilfs2", aio };
+    let extras = Extras { direct: true, fallocate: fs != "nilfs2", aio, reads };
     let programs: Vec<(&Config, Program)> = (0..PROGRAMS)
         .map(|i| (plain[i as usize % plain.len()], generate(i, CALLS, extras)))
         .collect();
@@ -101,27 +105,34 @@ fn without_a_guest_the_reason_is_told() {
 
 #[test]
 fn random_programs_wait_as_in_a_guest() {
-    random_programs("ext4", false);
+    random_programs("ext4", false, false);
 }
 
 /// Waits of `io_submit`, of `io_getevents` and of the calls beside them.
 #[test]
 fn asynchronous_calls_wait_as_in_a_guest() {
-    random_programs("ext4", true);
-    random_programs("f2fs", true);
+    random_programs("ext4", true, false);
+    random_programs("f2fs", true, false);
+}
+
+/// What is read ahead, and what is forgotten.
+#[test]
+fn reads_wait_as_in_a_guest() {
+    random_programs("ext4", false, true);
+    random_programs("f2fs", false, true);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_f2fs() {
-    random_programs("f2fs", false);
+    random_programs("f2fs", false, false);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_btrfs() {
-    random_programs("btrfs", false);
+    random_programs("btrfs", false, false);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_nilfs2() {
-    random_programs("nilfs2", false);
+    random_programs("nilfs2", false, false);
 }

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{BlockSize, FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_block::{Bio, Partition};
-use wp_cache::{Bdev, BufFlag, WbControl, WbPolicy, Writeback};
+use wp_cache::{
+    Ahead, Bdev, BufFlag, Buffer, Readahead, ReadaheadRules, WbControl, WbPolicy, Writeback,
+};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, Lock, Rt};
 use wp_vfs::{ErrSeqCursor, SyncKind};
@@ -65,14 +67,24 @@ impl Node {
     }
 
     /// Reads through the cache; fewer bytes at the end of the device. Waits: for the device.
-    pub(crate) async fn read(&self, offset: u64, len: u64) -> FsResult<Vec<Slice>> {
+    pub(crate) async fn read(
+        &self,
+        offset: u64,
+        len: u64,
+        ahead: &Readahead,
+    ) -> FsResult<Vec<Slice>> {
         let bs = self.block();
-        let end = self.bytes().min(offset.saturating_add(len));
+        let asked = offset.saturating_add(len);
+        let end = self.bytes().min(asked);
+        let rules = ReadaheadRules::latest(self.part.limits().max_sectors);
         let mut out = Vec::new();
         let mut at = offset;
         while at < end {
             let index = at / bs;
-            self.read_ahead(index, (end - 1) / bs);
+            let window = ahead.at(self.bdev.mapping(), index, (asked, self.bytes()), &rules);
+            if let Some(window) = window {
+                self.start_reads(window);
+            }
             let b = self.bdev.read(index).await?;
             self.rt.cpu(CpuOp::PageRead, 1).await;
             let skip = at % bs;
@@ -83,25 +95,34 @@ impl Node {
         Ok(out)
     }
 
-    /// Starts reading the run of uncached blocks from `index` to `last` in one bio, if there is
-    /// more than one.
-    fn read_ahead(&self, index: u64, last: u64) {
+    /// Starts reading what of a window is not in the cache (`blkdev_readahead`).
+    fn start_reads(&self, window: Ahead) {
         let map = self.bdev.mapping();
-        let is_missing = |i: &u64| {
-            map.peek(*i).is_none_or(|b| !b.flag(BufFlag::Uptodate) && !b.flag(BufFlag::Reading))
-        };
-        let most = last.min(index.saturating_add(BIO_BLOCKS - 1));
-        let n = (index..=most).take_while(is_missing).count() as u64;
-        if n < 2 {
-            return;
+        let missing = |i: u64| map.is_missing(i);
+        let _plug = self.part.plug();
+        let mut i = window.from;
+        while i < window.to {
+            let last = window.to.min(i + BIO_BLOCKS);
+            let bufs: Vec<_> = (i..last).take_while(|i| missing(*i)).map(|i| map.get(i)).collect();
+            match bufs.len() as u64 {
+                0 => i += 1,
+                n => {
+                    self.start_read(i, bufs);
+                    i += n;
+                }
+            }
         }
-        let buffers: Vec<_> = (index..index + n).map(|i| map.get(i)).collect();
-        buffers.iter().for_each(|b| b.set(BufFlag::Reading));
+    }
+
+    /// Reads blocks side by side from `first` on, in one bio.
+    fn start_read(&self, first: u64, bufs: Vec<Rc<Buffer>>) {
+        bufs.iter().for_each(|b| b.set(BufFlag::Reading));
         let size = self.bdev.block_size();
-        let bio = Bio::read(size.sector_of(index), size.sectors() * n as u32, Flags::RAHEAD);
+        let sectors = size.sectors() * bufs.len() as u32;
+        let bio = Bio::read(size.sector_of(first), sectors, Flags::RAHEAD);
         self.part.submit(bio.on_end(move |end| {
             let mut pieces = Pieces::new(&end.data);
-            for b in &buffers {
+            for b in &bufs {
                 b.clear(BufFlag::Reading);
                 if end.status.is_ok() {
                     let read = pieces.take_one(size.bytes());

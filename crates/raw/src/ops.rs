@@ -6,7 +6,7 @@ use std::rc::Rc;
 use wp_base::event::ZoneOp;
 use wp_base::{FsError, FsResult, Ino, SECTOR_BYTES, Sector, Zone};
 use wp_block::PlugGuard;
-use wp_cache::Fut;
+use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, Env, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec,
@@ -171,8 +171,14 @@ impl FileSystem for Raw {
         }
         Call::later(node.close())
     }
-    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
-        Box::pin(async move { self.node(ino)?.read(offset, len).await })
+    fn read<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        ahead: &'a Readahead,
+    ) -> Fut<'a, Vec<Slice>> {
+        Box::pin(async move { self.node(ino)?.read(offset, len, ahead).await })
     }
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64> {
         Call::later(async move {
@@ -270,11 +276,14 @@ impl FileSystem for Raw {
             node.bdev.mapping().invalidate(0, u64::MAX);
         }
     }
-    fn drop_file_cache(&self, ino: Ino) -> bool {
-        if let Ok(node) = self.node(ino) {
-            node.bdev.mapping().invalidate(0, u64::MAX);
-        }
-        true
+    fn drop_file_cache<'a>(&'a self, ino: Ino) -> Call<'a, bool> {
+        Call::later(async move {
+            let map = self.node(ino)?.bdev.mapping();
+            // Who writes is told of errors by his next sync.
+            drop(map.writepages(&WbControl::before_sync()).await);
+            map.invalidate(0, u64::MAX);
+            Ok(true)
+        })
     }
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {
         Box::pin(async move {

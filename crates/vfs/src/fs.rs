@@ -5,7 +5,7 @@ use std::cell::Cell;
 use wp_base::event::ZoneOp;
 use wp_base::{FsError, FsResult, Ino, Zone};
 use wp_block::PlugGuard;
-use wp_cache::{ErrMark, Fut};
+use wp_cache::{ErrMark, Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::MaybeReady;
 
@@ -284,8 +284,15 @@ pub trait FileSystem {
     fn open<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()>;
     /// One fewer; the last of an unlinked file frees it.
     fn release<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()>;
-    /// Reads up to `len` bytes from `offset`; fewer at the end of the file.
-    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>>;
+    /// Reads up to `len` bytes from `offset`; fewer at the end of the file. `ahead`: what the open
+    /// file has read before, for readahead.
+    fn read<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        ahead: &'a Readahead,
+    ) -> Fut<'a, Vec<Slice>>;
     /// Writes `data` at `offset` (at the end if `None`); returns the bytes written.
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64>;
     /// What a file that is opened now begins with.
@@ -407,9 +414,10 @@ pub trait FileSystem {
     }
     /// Forgets what is cached and clean (`/proc/sys/vm/drop_caches`).
     fn drop_caches(&self) {}
-    /// Forgets what is cached of a file and clean. False: it cannot.
-    fn drop_file_cache(&self, _ino: Ino) -> bool {
-        false
+    /// Starts writing what is dirty of a file, and forgets what is cached of it and clean
+    /// (`POSIX_FADV_DONTNEED`). False: it cannot.
+    fn drop_file_cache<'a>(&'a self, _ino: Ino) -> Call<'a, bool> {
+        Call::now(Ok(false))
     }
     /// The value of an extended attribute, by its full name. Errors: `NoData` if it is not there,
     /// `Range` for a name that cannot be, `Unsupported`.

@@ -33,3 +33,4 @@ pub use fs::{
 pub use kiocb::Kiocb;
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use syscall::{Fd, OpenFlags, Vfs};
+pub use wp_cache::{Advice, Readahead};

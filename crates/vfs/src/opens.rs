@@ -140,14 +140,20 @@ macro_rules! inode_calls {
             })
         }
 
-        fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+        fn read<'a>(
+            &'a self,
+            ino: Ino,
+            offset: u64,
+            len: u64,
+            ahead: &'a $crate::Readahead,
+        ) -> Fut<'a, Vec<Slice>> {
             Box::pin(async move {
                 let inode = self.get(ino).await?;
                 if inode.is_dir() {
                     return Err(FsError::IsDir);
                 }
                 let user = InUse::new(&inode);
-                let out = self.0.read_data(&inode, offset, len).await;
+                let out = self.0.read_data(&inode, offset, len, ahead).await;
                 self.done(user, out).await
             })
         }

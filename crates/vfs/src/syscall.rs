@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use wp_base::event::{Class, Event};
 use wp_base::{FsError, FsResult, Ino};
+use wp_cache::{Advice, Readahead};
 use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt, soon};
 
@@ -70,6 +71,8 @@ pub(crate) struct OpenFile {
     pos: Cell<u64>,
     /// What it was told of failed writes.
     told: ErrSeqCursor,
+    /// What it has read.
+    ahead: Readahead,
 }
 
 impl OpenFile {
@@ -270,6 +273,7 @@ impl Vfs {
                 sync,
                 pos: Cell::new(0),
                 told: fs.told(found),
+                ahead: Readahead::default(),
             };
             self.0.files.borrow_mut().push(fd, Rc::new(file));
             Ok(Fd(fd))
@@ -377,7 +381,21 @@ impl Vfs {
         if file.direct {
             return self.0.fs.read_direct(file.ino, offset, len, io).await;
         }
-        self.0.fs.read(file.ino, offset, len).await
+        let got = self.0.fs.read(file.ino, offset, len, &file.ahead).await?;
+        let n = total(&got);
+        if n > 0 {
+            file.ahead.read_to(offset + n);
+        }
+        Ok(got)
+    }
+
+    /// Says how a file will be read (`posix_fadvise` of all of it).
+    pub async fn fadvise(&self, fd: Fd, advice: Advice) -> FsResult<()> {
+        let body = async {
+            self.file(fd)?.ahead.advise(advice);
+            Ok(())
+        };
+        self.call("fadvise64", || format!("{} {advice:?}", fd.0), |()| 0, body).await
     }
 
     async fn order_one(&self, fd: Fd, data_only: bool) -> FsResult<()> {
@@ -405,11 +423,10 @@ impl Vfs {
         self.call("fdatasync", || fd.0.to_string(), |()| 0, body).await
     }
 
-    /// Drops the file's clean pages (`posix_fadvise` with `POSIX_FADV_DONTNEED`, of all of it).
-    /// False if the file system cannot. Dirty pages stay, and their writeback is not started, which
-    /// Linux does.
+    /// Drops the file's clean pages, and starts the writeback of dirty ones (`posix_fadvise` with
+    /// `POSIX_FADV_DONTNEED`, of all of it). False if the file system cannot.
     pub async fn fadvise_dontneed(&self, fd: Fd) -> FsResult<bool> {
-        let body = async { Ok(self.0.fs.drop_file_cache(self.file(fd)?.ino)) };
+        let body = async { self.0.fs.drop_file_cache(self.file(fd)?.ino).await };
         self.call("fadvise64", || fd.0.to_string(), |_| 0, body).await
     }
 

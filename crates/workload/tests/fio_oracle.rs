@@ -36,9 +36,13 @@ type Line = (String, &'static str, u64, u64);
 /// Bytes of a file of a job on zones.
 const ZONED_BYTES: u64 = 4 << 20;
 
-/// What is there: files of jobs on zones, which fio makes from no file.
+/// What is there: files of jobs on zones, which fio makes from no file; and what engine null takes
+/// files for.
 fn existing(job: &Job) -> Existing {
-    if job.zbd { Existing::file(ZONED_BYTES) } else { Existing::default() }
+    match job.zbd {
+        true => Existing::file(ZONED_BYTES),
+        false => Existing::file(job.size.of(0) / job.nrfiles.max(1)),
+    }
 }
 
 fn ours(job: &Job, bugs: bool) -> Result<Vec<Line>, String> {
@@ -499,6 +503,40 @@ fn several_files_are_served_as_fio_serves_them() {
         &["", "fsync=3", "randseed=3;loops=2", "bsrange=1k-8k"],
     ]);
     check_all("fio files", &jobs);
+}
+
+#[test]
+fn shares_and_lengths_of_files_are_fios() {
+    const DIRECTIONS: &[&str] = &["rw=write", "rw=randwrite", "rw=randrw", "rw=read"];
+    // With blocks of several lengths fio ends a round early if the file had to grow.
+    let mut jobs = matrix(&[
+        DIRECTIONS,
+        &["bs=4k", "bs=8k;randseed=7"],
+        &[
+            "size=256k;offset=25%",
+            "size=250k;offset=33%;nrfiles=2",
+            "size=256k;offset=10%;offset_align=16k",
+            "size=256k;offset=8k;offset_align=16k",
+        ],
+    ]);
+    jobs.extend(matrix(&[
+        DIRECTIONS,
+        &["bs=4k", "bsrange=2k-8k", "bs=4k;randseed=7"],
+        &[
+            "size=256k;io_size=50%",
+            "size=250k;io_size=33%;loops=2",
+            "size=256k;io_size=100%",
+            "size=256k;io_size=0%",
+            "size=300k;io_size=10%;nrfiles=3",
+            "filesize=8k-64k;nrfiles=5",
+            "filesize=8k-64k;nrfiles=5;size=100k",
+            "filesize=9k-90k;nrfiles=4;allrandrepeat=1",
+            "filesize=9k-90k;nrfiles=4;random_generator=tausworthe64",
+            "filesize=16k-16k;nrfiles=3",
+            "filesize=16k:64k;nrfiles=3;offset=8k",
+        ],
+    ]));
+    check_all("fio shares", &jobs);
 }
 
 #[test]

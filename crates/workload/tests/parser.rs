@@ -92,6 +92,37 @@ fn names_of_files_are_made_as_fio_makes_them() {
     assert_eq!(paths, ["d/j.0.0", "d/j.0.1", "d/j.2.0", "d/j.2.1", "d/j.1.0", "d/j.1.1"]);
     let f = plain("[j]\nsize=1m\nfilename=x:y\\:z\n");
     assert_eq!(f.jobs[0].paths(), ["x", "y:z"]);
+    let f = plain("[j]\nsize=1m\nnumjobs=3\ndirectory=/d:e\\:f\n");
+    let paths: Vec<String> = f.jobs.iter().flat_map(|j| j.paths()).collect();
+    assert_eq!(paths, ["d/j.0.0", "d/j.2.0", "e:f/j.1.0"], "clones take turns");
+}
+
+#[test]
+fn shares_are_of_each_file_and_offsets_in_whole_blocks() {
+    let text = "[j]\nfilename=/dev/nvme0n1\nbs=4k\nsize=25%\noffset_increment=25%\nnumjobs=4\n";
+    let mut device = |_: &str| wp_workload::fio::Existing { length: 1_000_448, is_device: true };
+    let f = plain(text);
+    let all = f.jobs.iter().map(|j| (j.subjob, layout(j, &mut device).expect("fits")));
+    let mut all: Vec<_> = all.map(|(n, l)| (n, l.files[0].start, l.files[0].span)).collect();
+    all.sort_unstable();
+    // As the logs of fio 3.33 have them: rounded up, and sizes down.
+    let (one, two, three) = (253_952, 503_808, 753_664);
+    let size = 249_856;
+    assert_eq!(all, [(0, 0, size), (1, one, size), (2, two, size), (3, three, 245_760)]);
+    for wrong in ["offset=101%", "size=-1%", "io_size=200%", "filesize=8k-4k", "startdelay=3-1"] {
+        let text = first_error(&format!("[j]\nsize=1m\n{wrong}\n"));
+        assert!(text.contains(wrong.split_once('=').expect("one").0), "{wrong}: {text}");
+    }
+}
+
+/// The children of fio 3.33 began a third of a second after these.
+#[test]
+fn a_job_waits_as_long_as_fios() {
+    let f = plain(
+        "[global]\nioengine=null\nsize=4k\nstartdelay=1-4\n[a]\n[b]\n[c]\nstartdelay=2500ms-4500ms\n",
+    );
+    let all: Vec<u64> = f.jobs.iter().map(wp_workload::fio::Job::delay).collect();
+    assert_eq!(all, [3_008_657, 1_263_330, 3_619_000]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::{Bio, Status};
-use wp_cache::{BufFlag, WbControl};
+use wp_cache::{BufFlag, Readahead, WbControl};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{Completion, CpuOp, LockGuard};
 use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
@@ -80,7 +80,7 @@ impl Btrfs {
         io: &Kiocb,
     ) -> FsResult<Vec<Slice>> {
         if !Btrfs::takes_direct(inode, offset, len) {
-            return self.read_data(inode, offset, len).await;
+            return self.read_data(inode, offset, len, &Readahead::default()).await;
         }
         let end = inode.size().min(offset.saturating_add(len));
         if offset >= end {
@@ -92,7 +92,7 @@ impl Btrfs {
         let parts = self.settled(parts).await?;
         // An inline extent comes from the cache.
         if parts.iter().any(|p| p.is_inline()) {
-            return self.read_data(inode, offset, len).await;
+            return self.read_data(inode, offset, len, &Readahead::default()).await;
         }
         if parts.iter().any(|p| p.item.is_some_and(|i| i.head.compression != 0)) {
             return Err(FsError::Unsupported("btrfs: compressed extents".to_owned()));

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_block::PlugGuard;
-use wp_cache::Fut;
+use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec, Reserve,
@@ -226,10 +226,16 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+    fn read<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        ahead: &'a Readahead,
+    ) -> Fut<'a, Vec<Slice>> {
         Box::pin(async move {
             let inode = self.file(ino)?;
-            self.0.read_data(&inode, offset, len).await
+            self.0.read_data(&inode, offset, len, ahead).await
         })
     }
 
@@ -316,11 +322,14 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn drop_file_cache(&self, ino: Ino) -> bool {
-        if let Ok(inode) = self.0.iget(ino.0) {
+    fn drop_file_cache<'a>(&'a self, ino: Ino) -> Call<'a, bool> {
+        Call::later(async move {
+            let inode = self.0.iget(ino.0)?;
+            // Who writes is told of errors by his next sync.
+            drop(inode.map.writepages(&WbControl::before_sync()).await);
             inode.map.invalidate(0, u64::MAX);
-        }
-        true
+            Ok(true)
+        })
     }
 
     fn drop_caches(&self) {

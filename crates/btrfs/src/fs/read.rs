@@ -8,7 +8,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::{Bio, BioEnd};
-use wp_cache::{BufFlag, Buffer};
+use wp_cache::{BufFlag, Buffer, Readahead, ReadaheadRules, WINDOW_PAGES};
 use wp_medium::{Pieces, Slice};
 use wp_rt::CpuOp;
 
@@ -20,6 +20,9 @@ use super::{BLOCK, Btrfs, sector};
 /// Blocks of a bio at most. `BIO_MAX_VECS`.
 const BIO_BLOCKS: usize = 256;
 
+/// Pages of a window of readahead: 4 MiB (`open_ctree`).
+const RA_PAGES: u64 = 1024;
+
 /// Blocks to be read side by side.
 struct Run {
     bufs: Vec<Rc<Buffer>>,
@@ -27,15 +30,11 @@ struct Run {
     sums: Vec<Option<u64>>,
 }
 
-fn is_missing(b: Option<&Rc<Buffer>>) -> bool {
-    b.is_none_or(|b| !b.flag(BufFlag::Uptodate) && !b.flag(BufFlag::Reading))
-}
-
 impl Btrfs {
     /// Blocks `from..to` of a file are in memory afterwards, or are being read. Waits: for extents
     /// that are on their way.
     async fn start_reads(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
-        let missing = |i: u64| is_missing(inode.map.peek(i).as_ref());
+        let missing = |i: u64| inode.map.is_missing(i);
         while (from..to).any(missing) && self.is_on_its_way(inode, from, to) {
             let first = (from..to).find(|i| missing(*i)).unwrap_or(from);
             let last = (from..to).rev().find(|i| missing(*i)).unwrap_or(from);
@@ -102,7 +101,7 @@ impl Btrfs {
         let all = inode.ordered.borrow();
         let (from, to) = (from * BLOCK, to * BLOCK);
         (from..to).step_by(index(BLOCK)).any(|at| {
-            is_missing(inode.map.peek(at / BLOCK).as_ref())
+            inode.map.is_missing(at / BLOCK)
                 && all.range(..=at).next_back().is_some_and(|(_, o)| o.end() > at)
         })
     }
@@ -195,17 +194,23 @@ impl Btrfs {
         inode: &Rc<Inode>,
         offset: u64,
         len: u64,
+        ahead: &Readahead,
     ) -> FsResult<Vec<Slice>> {
-        let end = inode.size().min(offset.saturating_add(len));
+        let asked = offset.saturating_add(len);
+        let end = inode.size().min(asked);
+        let rules = ReadaheadRules {
+            pages: RA_PAGES,
+            // Of a `backing_dev_info` of its own (`bdi_alloc`).
+            io_pages: WINDOW_PAGES,
+            ..ReadaheadRules::latest(0)
+        };
         let mut out = Vec::new();
         let mut at = offset;
         while at < end.min(inode.size()) {
             let i = at / BLOCK;
-            if is_missing(inode.map.peek(i).as_ref()) {
-                let last = end.div_ceil(BLOCK).min(i + wide(BIO_BLOCKS));
-                let last =
-                    (i..last).take_while(|i| is_missing(inode.map.peek(*i).as_ref())).count();
-                self.start_reads(inode, i, i + wide(last)).await?;
+            if let Some(window) = ahead.at(&inode.map, i, (asked, inode.size()), &rules) {
+                let _plug = self.part.plug();
+                self.start_reads(inode, window.from, window.to).await?;
             }
             let b = self.block(inode, i).await?;
             self.rt.cpu(CpuOp::PageRead, 1).await;

@@ -132,6 +132,9 @@ struct RandomArgs {
     /// Generate programs without fallocate
     #[arg(long)]
     no_fallocate: bool,
+    /// Generate programs with pread of what is not cached, and posix_fadvise
+    #[arg(long)]
+    reads: bool,
     /// Generate programs with io_submit and io_getevents
     #[arg(long)]
     aio: bool,
@@ -440,7 +443,8 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Err(why) => return out.fail(Exit::Usage, "config", &why, ""),
         }
     }
-    let extras = Extras { direct: !a.no_direct, fallocate: !a.no_fallocate, aio: a.aio };
+    let extras =
+        Extras { direct: !a.no_direct, fallocate: !a.no_fallocate, aio: a.aio, reads: a.reads };
     let mut programs: Vec<(&Config, Program)> = (0..a.programs)
         .map(|i| {
             let config = configs[i as usize % configs.len()];

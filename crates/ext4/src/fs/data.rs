@@ -10,7 +10,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
-use wp_cache::{BufFlag, Buffer};
+use wp_cache::{Ahead, BufFlag, Buffer, Readahead, ReadaheadRules, SelfStart};
 use wp_jbd2::{Handle, Ordered};
 use wp_medium::{PAGE_BYTES, Pieces, Slice, join};
 use wp_rt::{CpuOp, MaybeReady, soon};
@@ -21,8 +21,8 @@ use super::mount::Ext4;
 use crate::disk::inode::flag;
 use crate::site;
 
-/// Blocks in one bio of file data (`BIO_MAX_PAGES`).
-pub(super) const BIO_BLOCKS: usize = 256;
+/// Pages in one bio of file data (`BIO_MAX_VECS`).
+const BIO_PAGES: usize = 256;
 /// Credits of a handle that allocates one run: a path of nodes that may split, inode, bitmap,
 /// descriptor.
 pub(super) const CREDITS_ALLOCATE: u32 = 40;
@@ -115,23 +115,34 @@ impl Ext4 {
         inode: &Rc<Inode>,
         offset: u64,
         len: u64,
+        ahead: &Readahead,
     ) -> FsResult<Vec<Slice>> {
-        let got = self.read_cached(inode, offset, len).await?;
+        let got = self.read_cached(inode, offset, len, ahead).await?;
         if self.opts.relatime {
             Box::pin(self.update_atime(inode)).await?;
         }
         Ok(got)
     }
 
-    async fn read_cached(&self, inode: &Inode, offset: u64, len: u64) -> FsResult<Vec<Slice>> {
+    async fn read_cached(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        len: u64,
+        ahead: &Readahead,
+    ) -> FsResult<Vec<Slice>> {
         let bs = u64::from(self.bs().bytes());
-        let end = inode.size.get().min(offset.saturating_add(len));
+        let asked = offset.saturating_add(len);
+        let end = inode.size.get().min(asked);
         let mut out = Vec::new();
         let mut at = offset;
         // A truncate may come between two blocks: beyond its end nothing may enter the cache.
         while at < end.min(inode.size.get()) {
             let index = at / bs;
-            self.read_ahead(inode, index, (end - 1) / bs).await?;
+            let size = inode.size.get();
+            if let Some(window) = ahead.at(&inode.map, index, (asked, size), &self.readahead()) {
+                self.start_reads(inode, window).await?;
+            }
             let b = self.data_block(inode, index).await?;
             self.rt.cpu(CpuOp::PageRead, 1).await;
             let skip = at % bs;
@@ -147,52 +158,94 @@ impl Ext4 {
         Ok(out)
     }
 
-    /// Starts reading the run of uncached blocks from `index` in one bio, if there is more than
-    /// one.
-    async fn read_ahead(&self, inode: &Inode, index: u64, last: u64) -> FsResult<()> {
-        let missing = |i: u64| {
-            inode
-                .map
-                .peek(i)
-                .is_none_or(|b| !b.flag(BufFlag::Uptodate) && !b.flag(BufFlag::Reading))
-        };
-        if last <= index || !missing(index) {
-            return Ok(());
+    /// Blocks in one bio of file data.
+    pub(super) fn bio_blocks(&self) -> usize {
+        BIO_PAGES * self.page_blocks()
+    }
+
+    /// Blocks of a page.
+    pub(super) fn page_blocks(&self) -> usize {
+        (PAGE_BYTES / self.bs().bytes() as usize).max(1)
+    }
+
+    /// How files are read ahead (`sb->s_bdi`).
+    fn readahead(&self) -> ReadaheadRules {
+        let era = &self.opts.era;
+        let latest = ReadaheadRules::latest(self.bdev.queue().limits().max_sectors);
+        ReadaheadRules {
+            io_pages: if era.reads_io_pages { latest.io_pages } else { 0 },
+            self_start: match (era.window_starts_itself, era.window_has_limit) {
+                (true, false) => SelfStart::Grows,
+                (true, true) => SelfStart::GrowsWithin,
+                (false, _) => SelfStart::Halves,
+            },
+            last_page: era.remembers_last_page,
+            ..latest
         }
-        let Ok(run) = self.find_run(inode, index).await? else { return Ok(()) };
-        let size_blocks = inode.size.get().div_ceil(u64::from(self.bs().bytes()));
-        if run.unwritten || index >= size_blocks {
-            return Ok(());
+    }
+
+    /// Starts reading what of a window is not in the cache (`ext4_readahead`); what has no place on
+    /// the device is zeroes. Waits: for the map of blocks.
+    async fn start_reads(&self, inode: &Inode, window: Ahead) -> FsResult<()> {
+        let missing = |i: u64| inode.map.is_missing(i);
+        let _plug = self.bdev.queue().plug();
+        let mut i = window.from;
+        while i < window.to {
+            if !missing(i) {
+                i += 1;
+                continue;
+            }
+            let run = self.find_run(inode, i).await?;
+            // A truncate may have come: beyond its end nothing may enter the cache.
+            let end = inode.size.get().div_ceil(u64::from(self.bs().bytes())).min(window.to);
+            let (phys, len) = match run {
+                Ok(run) => ((!run.unwritten).then_some(run.phys), u64::from(run.len)),
+                Err(hole) => (None, hole),
+            };
+            let last = end.min(i.saturating_add(len.clamp(1, self.bio_blocks() as u64)));
+            let bufs: Vec<Rc<Buffer>> =
+                (i..last).take_while(|i| missing(*i)).map(|i| inode.map.get(i)).collect();
+            if i >= end {
+                break;
+            }
+            if bufs.is_empty() {
+                // Somebody has read it meanwhile.
+                continue;
+            }
+            i += bufs.len() as u64;
+            match phys {
+                Some(phys) => self.start_read(phys, bufs),
+                None => bufs.iter().for_each(|b| {
+                    b.set_contents(Slice::zero(b.len()));
+                    b.set(BufFlag::Uptodate);
+                }),
+            }
         }
-        let last = last.min(size_blocks - 1);
-        let most = u64::from(run.len).min(last - index + 1).min(BIO_BLOCKS as u64);
-        let n = (index..index + most).take_while(|i| missing(*i)).count();
-        if n < 2 {
-            return Ok(());
-        }
-        let bufs: Vec<Rc<Buffer>> = (index..index + n as u64).map(|i| inode.map.get(i)).collect();
+        Ok(())
+    }
+
+    /// Reads blocks that lie side by side from `phys` on, in one bio.
+    fn start_read(&self, phys: u64, bufs: Vec<Rc<Buffer>>) {
         for (i, b) in bufs.iter().enumerate() {
-            b.map_to(run.phys + i as u64);
+            b.map_to(phys + i as u64);
             b.set(BufFlag::Reading);
         }
-        let block_bytes = self.bs().bytes();
-        let bio =
-            Bio::read(self.bs().sector_of(run.phys), self.bs().sectors() * n as u32, Flags::RAHEAD);
-        let bio = bio.on_end(move |end| {
+        let size = self.bs();
+        let sectors = size.sectors() * bufs.len() as u32;
+        let bio = Bio::read(size.sector_of(phys), sectors, Flags::RAHEAD).on_end(move |end| {
             let mut pieces = Pieces::new(&end.data);
             for b in &bufs {
                 b.clear(BufFlag::Reading);
                 if end.status.is_ok() && !b.flag(BufFlag::Uptodate) {
-                    b.set_contents(pieces.take_one(block_bytes));
+                    b.set_contents(pieces.take_one(size.bytes()));
                     b.set(BufFlag::Uptodate);
                 } else if end.status.is_ok() {
-                    pieces.take(block_bytes);
+                    pieces.take(size.bytes());
                 }
                 b.wake();
             }
         });
         self.bdev.queue().submit(bio);
-        Ok(())
     }
 
     /// Buffered write (`generic_file_write` over the delalloc operations). The caller holds the

@@ -17,12 +17,12 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_block::{Bio, InFlight};
-use wp_cache::WbControl;
+use wp_cache::{Readahead, WbControl};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, LockGuard, soon};
 use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
 
-use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
+use super::data::{CREDITS_ALLOCATE, RETRIES};
 use super::extents::{Fill, Run};
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -145,7 +145,7 @@ impl Ext4 {
         io: &Kiocb,
     ) -> FsResult<Vec<Slice>> {
         if !self.takes_direct(inode) {
-            return self.read_data(inode, offset, len).await;
+            return self.read_data(inode, offset, len, &Readahead::default()).await;
         }
         self.check_aligned(offset, len)?;
         let lock = inode.lock.lock().await;
@@ -169,7 +169,7 @@ impl Ext4 {
                 }
                 Err(hole) => (hole.saturating_mul(bs).saturating_sub(at % bs), None),
             };
-            let n = len.min(end - at).min(BIO_BLOCKS as u64 * bs);
+            let n = len.min(end - at).min(self.bio_blocks() as u64 * bs);
             let bio = place.map(|phys| {
                 let sector = self.bs().sector_of(phys).0 + at % bs / SECTOR_BYTES;
                 let sectors = n.next_multiple_of(unit) / SECTOR_BYTES;
@@ -400,7 +400,7 @@ impl Ext4 {
                 slices.push(Slice::zero((bs - tail) as u32));
             }
             while !slices.is_empty() {
-                let rest = slices.split_off(slices.len().min(BIO_BLOCKS));
+                let rest = slices.split_off(slices.len().min(self.bio_blocks()));
                 let part = std::mem::replace(&mut slices, rest);
                 let bio = Bio::write(Sector(sector), part, Flags::SYNC | Flags::IDLE | forced);
                 sector += u64::from(bio.sectors);

@@ -19,7 +19,6 @@ use wp_block::Bio;
 use wp_medium::Slice;
 use wp_rt::{Lock, LockGuard, Rt};
 
-use super::data::BIO_BLOCKS;
 use super::mount::Ext4;
 use crate::disk::GroupDesc;
 
@@ -121,7 +120,7 @@ impl Ext4 {
         let mut waits = Vec::new();
         let mut at = 0;
         while at < len {
-            let n = (len - at).min(BIO_BLOCKS as u32);
+            let n = (len - at).min(self.bio_blocks() as u32);
             let segs = (0..n).map(|_| Slice::zero(self.bs().bytes())).collect();
             // The chain's last bio is the one that is waited for.
             let flags = if at + n == len { Flags::SYNC } else { Flags::NONE };

@@ -514,10 +514,16 @@ impl Ext4 {
 
     /// Forgets cached blocks that are clean and that nobody uses, of files and of the device.
     pub(super) fn drop_caches(&self) {
-        self.inodes.borrow().values().for_each(|inode| {
-            inode.map.invalidate(0, u64::MAX);
-        });
+        self.inodes.borrow().values().for_each(|inode| self.drop_pages(inode));
         self.bdev.mapping().invalidate(0, u64::MAX);
+    }
+
+    /// Drops a file's clean pages (`ext4_release_folio`).
+    pub(super) fn drop_pages(&self, inode: &Inode) {
+        if let Some(journal) = self.journal.get() {
+            inode.map.range(0, u64::MAX).iter().for_each(|b| journal.let_go(b));
+        }
+        inode.map.invalidate(0, u64::MAX);
     }
 
     /// Ends a handle; the first error of the two is the answer. An image that turned out to

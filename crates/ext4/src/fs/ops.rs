@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_block::PlugGuard;
-use wp_cache::Fut;
+use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_rt::soon;
 use wp_vfs::{
@@ -169,7 +169,7 @@ impl FileSystem for Mounted {
             }
             // Its first block but for a NUL, whatever a damaged inode says (`ext4_get_link`).
             let len = inode.size.get().min(u64::from(self.0.bs().bytes()) - 1);
-            let got = self.0.read_data(&inode, 0, len).await?;
+            let got = self.0.read_data(&inode, 0, len, &Readahead::default()).await?;
             Ok(Slice::concat(&got))
         })
     }
@@ -270,11 +270,14 @@ impl FileSystem for Mounted {
         self.0.inodes.borrow().get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
     }
 
-    fn drop_file_cache(&self, ino: Ino) -> bool {
-        if let Some(inode) = self.0.inodes.borrow().get(ino.0) {
-            inode.map.invalidate(0, u64::MAX);
-        }
-        true
+    fn drop_file_cache<'a>(&'a self, ino: Ino) -> Call<'a, bool> {
+        Call::later(async move {
+            let inode = self.get(ino).await?;
+            // Who writes is told of errors by his next sync.
+            drop(inode.map.writepages(&WbControl::before_sync()).await);
+            self.0.drop_pages(&inode);
+            Ok(true)
+        })
     }
 
     fn drop_caches(&self) {

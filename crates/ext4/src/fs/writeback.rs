@@ -13,7 +13,7 @@ use wp_medium::{PAGE_BYTES, Slice};
 use wp_rt::{CpuOp, soon};
 
 use super::convert::IoEnd;
-use super::data::{BIO_BLOCKS, CREDITS_ALLOCATE, RETRIES};
+use super::data::{CREDITS_ALLOCATE, RETRIES};
 use super::extents::Fill;
 use super::inode::{Inode, Put};
 use super::mount::Ext4;
@@ -214,10 +214,14 @@ impl Ext4 {
         wbc: &WbControl,
         convert: Option<Option<Reserved>>,
     ) {
-        let bios = run.len().div_ceil(BIO_BLOCKS);
+        let most = self.bio_blocks();
+        // A bio has whole pages, but for a run that begins within one.
+        let lead = run[0].block() as usize % self.page_blocks();
+        let bios = (lead + run.len()).div_ceil(most);
+        let (head, tail) = run.split_at(run.len().min(most - lead));
         let mut left = bios;
         let io = convert.map(|reserved| IoEnd::new(inode, run, reserved, bios));
-        for part in run.chunks(BIO_BLOCKS) {
+        for part in std::iter::once(head).chain(tail.chunks(most)) {
             for b in part {
                 b.clear(BufFlag::New);
                 inode.map.begin_writeback(b);
@@ -411,7 +415,7 @@ impl Ext4 {
                 wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
                 run.len() as u64
             };
-            self.rt.cpu(CpuOp::BioSubmit, done.div_ceil(BIO_BLOCKS as u64)).await;
+            self.rt.cpu(CpuOp::BioSubmit, done.div_ceil(self.bio_blocks() as u64)).await;
             self.rt.cpu(CpuOp::PageWriteback, done).await;
             inode.map.set_next_index(next);
         }

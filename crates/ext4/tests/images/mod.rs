@@ -11,7 +11,7 @@ use std::process::Command;
 
 use wp_base::Sector;
 use wp_medium::{Medium, Slice};
-use wp_vfs::{FileType, Vfs};
+use wp_vfs::{FileType, Readahead, Vfs};
 
 use crate::support::{save, skip};
 
@@ -182,7 +182,8 @@ pub async fn our_tree(v: &Vfs) -> Tree {
                     ('l', attr.size, sum(&v.fs().read_link(e.ino).await.expect("a link")))
                 }
                 _ => {
-                    let got = v.fs().read(e.ino, 0, 1 << 40).await.expect("reads");
+                    let got =
+                        v.fs().read(e.ino, 0, 1 << 40, &Readahead::default()).await.expect("reads");
                     let bytes: Vec<u8> = Slice::concat(&got);
                     assert_eq!(bytes.len() as u64, attr.size, "{path}");
                     ('f', attr.size, sum(&bytes))

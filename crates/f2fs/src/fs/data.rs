@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
-use wp_cache::{BufFlag, Buffer};
+use wp_cache::{Ahead, BufFlag, Buffer, Readahead, ReadaheadRules, SelfStart};
 use wp_medium::{Pieces, Slice};
 use wp_rt::CpuOp;
 
@@ -108,15 +108,20 @@ impl F2fs {
         inode: &Rc<Inode>,
         offset: u64,
         len: u64,
+        ahead: &Readahead,
     ) -> FsResult<Vec<Slice>> {
-        let end = inode.size.get().min(offset.saturating_add(len));
+        let asked = offset.saturating_add(len);
+        let end = inode.size.get().min(asked);
+        let rules = self.readahead();
         let mut out = Vec::new();
         let mut at = offset;
         // A truncate may come between two blocks: beyond its end nothing may enter the cache.
         while at < end.min(inode.size.get()) {
             let index = at / BLOCK;
-            if !inode.has_inline(inline::DATA) {
-                self.read_ahead_of(inode, index, (end - 1) / BLOCK).await?;
+            if !inode.has_inline(inline::DATA)
+                && let Some(window) = ahead.at(&inode.map, index, (asked, inode.size.get()), &rules)
+            {
+                self.start_reads(inode, window).await?;
             }
             let b = self.data_block(inode, index).await?;
             self.rt.cpu(CpuOp::PageRead, 1).await;
@@ -132,33 +137,55 @@ impl F2fs {
         Ok(out)
     }
 
-    /// Starts reading the run of uncached blocks from `index` in one bio, if there is more than
-    /// one.
-    async fn read_ahead_of(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        index: u64,
-        last: u64,
-    ) -> FsResult<()> {
-        let missing = |i: u64| {
-            inode
-                .map
-                .peek(i)
-                .is_none_or(|b| !b.flag(BufFlag::Uptodate) && !b.flag(BufFlag::Reading))
-        };
-        if last <= index || !missing(index) {
-            return Ok(());
+    /// How files are read ahead (`sb->s_bdi`).
+    fn readahead(&self) -> ReadaheadRules {
+        let era = &self.opts.era;
+        let latest = ReadaheadRules::latest(self.io.part().limits().max_sectors);
+        ReadaheadRules {
+            io_pages: if era.reads_io_pages { latest.io_pages } else { 0 },
+            self_start: match (era.window_starts_itself, era.window_has_limit) {
+                (true, false) => SelfStart::Grows,
+                (true, true) => SelfStart::GrowsWithin,
+                (false, _) => SelfStart::Halves,
+            },
+            last_page: era.remembers_last_page,
+            ..latest
         }
-        let _tree = inode.map_lock.lock().await;
-        let (start, run) = self.run_at(inode, index, last + 1).await?;
-        if !addr::is_block(start) || !missing(index) {
-            return Ok(());
-        }
-        let end = inode.size.get().div_ceil(BLOCK).min(index + run);
-        let n = (index..end).take(BIO_BLOCKS).take_while(|i| missing(*i)).count();
-        if n >= 2 {
-            let bufs = (index..index + n as u64).map(|i| inode.map.get(i)).collect();
-            self.start_read(bufs, start, Flags::RAHEAD);
+    }
+
+    /// Starts reading what of a window is not in the cache (`f2fs_mpage_readpages`); what has no
+    /// place on the device is zeroes. Waits: for the map of blocks.
+    async fn start_reads(self: &Rc<Self>, inode: &Rc<Inode>, window: Ahead) -> FsResult<()> {
+        let missing = |i: u64| inode.map.is_missing(i);
+        let _plug = self.io.part().plug();
+        let mut i = window.from;
+        while i < window.to {
+            if !missing(i) {
+                i += 1;
+                continue;
+            }
+            let _tree = inode.map_lock.lock().await;
+            let (start, run) = self.run_at(inode, i, window.to).await?;
+            // A truncate may have come: beyond its end nothing may enter the cache.
+            let end = inode.size.get().div_ceil(BLOCK).min(window.to);
+            let last = end.min(i.saturating_add(run.clamp(1, BIO_BLOCKS as u64)));
+            let bufs: Vec<Rc<Buffer>> =
+                (i..last).take_while(|i| missing(*i)).map(|i| inode.map.get(i)).collect();
+            if i >= end {
+                break;
+            }
+            if bufs.is_empty() {
+                // Somebody has read it meanwhile.
+                continue;
+            }
+            i += bufs.len() as u64;
+            match addr::is_block(start) {
+                true => self.start_read(bufs, start, Flags::RAHEAD),
+                false => bufs.iter().for_each(|b| {
+                    b.set_contents(Slice::zero(b.len()));
+                    b.set(BufFlag::Uptodate);
+                }),
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
+use wp_cache::Readahead;
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, LockGuard};
 use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
@@ -188,7 +189,7 @@ impl F2fs {
             }
         }
         if !self.takes_direct(inode, offset, len, false)? {
-            return self.read_data(inode, offset, len).await;
+            return self.read_data(inode, offset, len, &Readahead::default()).await;
         }
         let end = inode.size.get().min(offset.saturating_add(len));
         if offset >= end {

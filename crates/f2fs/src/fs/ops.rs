@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_block::PlugGuard;
-use wp_cache::Fut;
+use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, Kiocb, NodeSpec,
@@ -142,7 +142,10 @@ impl FileSystem for Mounted {
                 return Err(FsError::Invalid("not a symbolic link"));
             }
             let user = InUse::new(&inode);
-            let got = self.0.read_data(&inode, 0, inode.size.get().min(4096)).await;
+            let got = self
+                .0
+                .read_data(&inode, 0, inode.size.get().min(4096), &Readahead::default())
+                .await;
             let out = got.map(|all| Slice::concat(&all));
             self.done(user, out).await
         })
@@ -228,11 +231,14 @@ impl FileSystem for Mounted {
         inodes.get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
     }
 
-    fn drop_file_cache(&self, ino: Ino) -> bool {
-        if let Some(inode) = self.0.files.inodes.borrow().get(ino.0) {
+    fn drop_file_cache<'a>(&'a self, ino: Ino) -> Call<'a, bool> {
+        Call::later(async move {
+            let inode = self.get(ino).await?;
+            // Who writes is told of errors by his next sync.
+            drop(inode.map.writepages(&WbControl::before_sync()).await);
             inode.map.invalidate(0, u64::MAX);
-        }
-        true
+            Ok(true)
+        })
     }
 
     fn drop_caches(&self) {

@@ -116,6 +116,13 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
         for (long i = 0; i < r; i++)
             if ((int64_t)ended[i].res < 0) errno = -ended[i].res, fprintf(stderr, "%m\n");
         if (r > 0) in_flight -= r;
+    } else if (!strcmp(c, "pread")) T(pread(fd, buf, a, b));
+    else if (!strcmp(c, "fadvise")) {
+        int what = !strcmp(w[2], "sequential") ? POSIX_FADV_SEQUENTIAL
+                   : !strcmp(w[2], "random")   ? POSIX_FADV_RANDOM
+                   : !strcmp(w[2], "dontneed") ? POSIX_FADV_DONTNEED
+                                               : POSIX_FADV_NORMAL;
+        T(-(errno = posix_fadvise(fd, 0, 0, what)));
     } else if (!strcmp(c, "fsync")) T(fsync(fd));
     else if (!strcmp(c, "fdatasync")) T(fdatasync(fd));
     else if (!strcmp(c, "syncfs")) T(syncfs(fd));
@@ -156,6 +163,9 @@ int main(int argc, char **argv) {
     if (argc != 3) return 2;
     FILE *f = fopen(argv[1], "r");
     if (!f || chdir(argv[2])) return 2;
+    // Present, so that no direct read ends early and is done again (`iocb->ki_flags` of btrfs:
+    // `nofault`).
+    memset(buf, 1, sizeof buf);
     static char out[1 << 20];
     setvbuf(stdout, out, _IOFBF, sizeof out);
     for (int i = 0; i < FDS; i++) fds[i] = -1;

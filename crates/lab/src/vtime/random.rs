@@ -8,7 +8,7 @@ use super::config::Config;
 use super::guest::{Guest, Ran};
 use super::listed::{Finding, check, parse_differences};
 use super::run::{RunError, Sent, Setup, Timed, run};
-use wp_workload::program::{AIO_MOST, Alloc, Call, Flags, Label, Program, Step};
+use wp_workload::program::{AIO_MOST, Advise, Alloc, Call, Flags, Label, Program, Step};
 
 /// The known differences.
 pub const DIFFERENCES_TOML: &str = include_str!("../../../../kernels/linux-6.12/random.toml");
@@ -32,6 +32,8 @@ pub struct Extras {
     pub fallocate: bool,
     /// `io_submit` and `io_getevents`, mostly of files opened with `O_DIRECT`.
     pub aio: bool,
+    /// `pread` of what is no longer cached, and `fadvise`.
+    pub reads: bool,
 }
 
 struct Generator {
@@ -45,6 +47,8 @@ struct Generator {
     made: u32,
     /// Asynchronous calls that may be in flight.
     in_flight: u32,
+    /// Where the last read ended.
+    place_read: u64,
     steps: Vec<Step>,
 }
 
@@ -57,7 +61,8 @@ fn name(seed: u64, calls: u32, extras: Extras) -> String {
     let direct = if extras.direct { "" } else { "-nodirect" };
     let fallocate = if extras.fallocate { "" } else { "-nofallocate" };
     let aio = if extras.aio { "-aio" } else { "" };
-    format!("r{seed}{calls}{direct}{fallocate}{aio}")
+    let reads = if extras.reads { "-reads" } else { "" };
+    format!("r{seed}{calls}{direct}{fallocate}{aio}{reads}")
 }
 
 /// A program of about `calls` calls.
@@ -70,6 +75,7 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
         open: Vec::new(),
         made: 0,
         in_flight: 0,
+        place_read: 0,
         steps: vec![
             Step::Case(name(seed, calls, extras)),
             Step::Nap(SETTLE_US),
@@ -120,6 +126,9 @@ impl Generator {
         let (fd, size, direct) = self.open[at];
         if self.extras.aio && self.below(2) == 0 {
             return self.asynchronous(at);
+        }
+        if self.extras.reads && self.below(2) == 0 {
+            return self.read(at);
         }
         match self.below(100) {
             0..=11 => self.open_new(),
@@ -226,6 +235,42 @@ impl Generator {
         let (len, offset) = self.place(at);
         let seed = self.below(1000) as u32;
         self.push(Call::Pwrite { fd, len, at: offset, seed });
+    }
+
+    /// Reads what was forgotten before, in order or not, or says which.
+    fn read(&mut self, at: usize) {
+        let (fd, size, direct) = self.open[at];
+        match self.below(16) {
+            0 => {
+                let what = [Advise::Normal, Advise::Sequential, Advise::Random];
+                let n = self.pick(what.len());
+                self.push(Call::Fadvise(fd, what[n]));
+            }
+            1..=2 => {
+                // What is dirty is written, and stays.
+                if self.below(4) > 0 {
+                    self.push(Call::Fsync(fd));
+                }
+                self.push(Call::Fadvise(fd, Advise::DontNeed));
+                self.place_read = 0;
+            }
+            3..=4 if !direct => {
+                let (len, seed) = ((16 + self.below(112)) * 4096, self.below(1000) as u32);
+                self.open[at].1 = size.max(size / 4096 * 4096 + len);
+                self.push(Call::Pwrite { fd, len: len as u32, at: size / 4096 * 4096, seed });
+            }
+            kind => {
+                let grain = if direct || self.below(4) > 0 { 4096 } else { 512 };
+                let many = if self.below(8) == 0 { 48 } else { 4 };
+                let len = (1 + self.below(many)) * grain;
+                if kind > 12 || self.place_read >= size {
+                    self.place_read = self.below(size / grain + 1) * grain;
+                }
+                let from = self.place_read / grain * grain;
+                self.place_read = from + len;
+                self.push(Call::Pread { fd, len: len as u32, at: from });
+            }
+        }
     }
 
     /// Bytes and offset of a write.
@@ -443,21 +488,22 @@ mod tests {
 
     #[test]
     fn programs_are_those_of_their_seed_and_parse() {
-        let extras = Extras { direct: true, fallocate: true, aio: false };
+        let extras = Extras { direct: true, fallocate: true, aio: false, reads: false };
         for seed in 0..50 {
             let p = generate(seed, 30, extras);
             assert_eq!(p, generate(seed, 30, extras));
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
         assert_eq!(name_of(&generate(7, CALLS, extras)), "r7");
-        let other = Extras { direct: true, fallocate: false, aio: false };
+        let other = Extras { direct: true, fallocate: false, aio: false, reads: false };
         assert_eq!(name_of(&generate(7, 40, other)), "r7-calls40-nofallocate");
     }
 
     #[test]
     fn a_difference_that_is_not_listed_is_a_finding_and_one_that_was_not_run_is_none() {
         let config = crate::vtime::config::find("ext4-default").expect("it is there");
-        let program = generate(1, CALLS, Extras { direct: true, fallocate: true, aio: false });
+        let program =
+            generate(1, CALLS, Extras { direct: true, fallocate: true, aio: false, reads: false });
         let c = |n: &str| n.to_owned();
         let call = CallDifference { call: c("@fsync:9"), ours: c("4"), theirs: c("99") };
         let verdict = Verdict::Different(vec![call]);

@@ -140,7 +140,7 @@ async fn run(vfs: &Vfs, o: &Options) -> Result<WorkloadReport, FsError> {
             if d.ios > 0 {
                 number(&format!("{word}_ios"), d.ios);
                 // A read ends where its file does; of a write a part found no room.
-                if word == "write" && d.short > 0 {
+                if word == "write" && d.short > 0 && !r.job.fill_device {
                     number(WRITE_SHORT, d.short);
                 }
                 number(&format!("{word}_bytes"), d.bytes);

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use wp_base::{FsResult, LINUX_ERRNOS, Rng};
 use wp_lab::results::sha256;
 use wp_medium::Slice;
-use wp_vfs::{FileType, OpenFlags, Reserve, Vfs, XattrSet};
+use wp_vfs::{FileType, OpenFlags, Readahead, Reserve, Vfs, XattrSet};
 
 /// Path to (links, size, hash of contents or target); directories with size 0 and no hash.
 pub type Tree = BTreeMap<String, (u64, u64, String)>;
@@ -56,7 +56,8 @@ pub async fn our_tree(v: &Vfs) -> Tree {
                     (target.len() as u64, sha256(&target))
                 }
                 _ => {
-                    let got = v.fs().read(e.ino, 0, 1 << 40).await.expect("reads");
+                    let got =
+                        v.fs().read(e.ino, 0, 1 << 40, &Readahead::default()).await.expect("reads");
                     let bytes: Vec<u8> = Slice::concat(&got);
                     assert_eq!(bytes.len() as u64, attr.size);
                     (attr.size, sha256(&bytes))

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
-use wp_cache::Fut;
+use wp_cache::{Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
 use wp_vfs::{
@@ -345,7 +345,13 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn read<'a>(&'a self, ino: Ino, offset: u64, len: u64) -> Fut<'a, Vec<Slice>> {
+    fn read<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        _ahead: &'a Readahead,
+    ) -> Fut<'a, Vec<Slice>> {
         Box::pin(async move {
             self.file(ino)?;
             let read = self.0.read_bytes(ino.0, offset, len).await;
@@ -366,7 +372,7 @@ impl FileSystem for Mounted {
         len: u64,
         _io: &'a Kiocb,
     ) -> Fut<'a, Vec<Slice>> {
-        self.read(ino, offset, len)
+        Box::pin(async move { self.read(ino, offset, len, &Readahead::default()).await })
     }
 
     /// There is no direct write (`nilfs_direct_IO` answers 0 for one): it goes through memory, and

@@ -229,6 +229,8 @@ pub struct Flowop {
     pub dsync: bool,
     /// Opened `O_DIRECT`.
     pub directio: bool,
+    /// Reads are said to be random (`POSIX_FADV_RANDOM`).
+    pub noreadahead: bool,
     /// Goes round the thread's descriptors, and round the fileset with a rotor of the thread's.
     pub opennext: bool,
     /// `sempost` waits where its targets are behind.
@@ -260,6 +262,7 @@ impl Flowop {
             random: false,
             dsync: false,
             directio: false,
+            noreadahead: false,
             opennext: false,
             blocking: false,
             highwater: 1,

@@ -183,7 +183,7 @@ impl Made {
             return Err(format!("its {} bytes are too many for `crash`", layout.size));
         }
         let mut sequence = Sequence::new(job, &layout, how.chance, how.bugs)?;
-        self.sleep(job.startdelay);
+        self.sleep(job.delay());
         let mut is_open = vec![false; layout.files.len()];
         let (mut ios, mut thought) = (0, 0);
         loop {

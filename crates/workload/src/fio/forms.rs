@@ -105,6 +105,8 @@ impl Form {
             Kind::Flag | Kind::Switch => flag(Some(text)).map(drop),
             // Some are times, which only their names tell: `thinktime=10ms`.
             Kind::Int => each(text, |t| self.int(t, kb_base)),
+            // What a range of times is, its option tells.
+            Kind::Time if self.name == "startdelay" => Ok(()),
             Kind::Time => micros(text, true).map(drop),
             Kind::Floats => text.split(':').try_for_each(|t| self.float(t)),
             Kind::Word => self.word(text),

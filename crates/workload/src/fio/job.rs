@@ -12,7 +12,7 @@ use super::options::{self, OptionInfo};
 use super::paths;
 use super::replay::{Log, ReplayOptions};
 use super::resolve;
-use super::sequence::Zone;
+use super::sequence::{Streams, Zone};
 use super::setup::{self, Existing};
 use super::steady::SteadyState;
 use super::value::Amount;
@@ -116,6 +116,19 @@ pub enum Distribution {
     Normal(u64),
     /// Uniform within parts of the file, by direction.
     Zoned([Vec<Zone>; 3]),
+}
+
+/// What a job says of its reads (`posix_fadvise`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hint {
+    /// Nothing.
+    None,
+    /// Whether they are random, as it makes them.
+    Pattern,
+    /// They are random.
+    Random,
+    /// They are in order.
+    Sequential,
 }
 
 /// How the next file is chosen.
@@ -226,14 +239,18 @@ pub struct Job {
     pub bs_is_seq_rand: bool,
     /// `size`.
     pub size: Amount,
-    /// `io_size` in bytes; 0: `size`.
-    pub io_size: u64,
-    /// `filesize` in bytes; 0: a share of `size`.
-    pub file_size: u64,
-    /// `offset` in bytes.
-    pub offset: u64,
-    /// `offset_increment` in bytes.
-    pub offset_increment: u64,
+    /// `io_size`; 0: `size`.
+    pub io_size: Amount,
+    /// `filesize` in bytes, from the first to the second; 0: a share of `size`.
+    pub file_size: (u64, u64),
+    /// `offset`.
+    pub offset: Amount,
+    /// `offset_increment`.
+    pub offset_increment: Amount,
+    /// Writes until there is no space left.
+    pub fill_device: bool,
+    /// Offsets given as a share are multiples of this; 0: of the smallest block.
+    pub offset_align: u64,
     /// Operations at most; 0: no limit.
     pub number_ios: u64,
     /// Rounds.
@@ -266,8 +283,8 @@ pub struct Job {
     pub filenames: Vec<String>,
     /// `filename_format`.
     pub filename_format: String,
-    /// `directory`.
-    pub directory: String,
+    /// `directory`: its clones take turns with these.
+    pub directory: Vec<String>,
     /// Files.
     pub nrfiles: u64,
     /// Files open at a time; 0: all.
@@ -378,10 +395,12 @@ pub struct Job {
     pub iodepth_low: u64,
     /// Microseconds; 0: no limit.
     pub runtime: u64,
+    /// `fadvise_hint`.
+    pub hint: Hint,
     /// Goes on until `runtime` is over.
     pub time_based: bool,
-    /// Microseconds.
-    pub startdelay: u64,
+    /// Microseconds, from the first to the second.
+    pub startdelay: (u64, u64),
     /// Microseconds.
     pub thinktime: u64,
     /// Operations between think times.
@@ -494,10 +513,12 @@ impl Job {
             unaligned: false,
             bs_is_seq_rand: false,
             size: Amount::Bytes(0),
-            io_size: 0,
-            file_size: 0,
-            offset: 0,
-            offset_increment: 0,
+            io_size: Amount::Bytes(0),
+            file_size: (0, 0),
+            offset: Amount::Bytes(0),
+            offset_increment: Amount::Bytes(0),
+            fill_device: false,
+            offset_align: 0,
             number_ios: 0,
             loops: 1,
             numjobs: 1,
@@ -514,7 +535,7 @@ impl Job {
             all_repeat: false,
             filenames: Vec::new(),
             filename_format: "$jobname.$jobnum.$filenum".to_owned(),
-            directory: String::new(),
+            directory: Vec::new(),
             nrfiles: 1,
             openfiles: 0,
             service: FileService::RoundRobin,
@@ -571,7 +592,8 @@ impl Job {
             iodepth_low: 0,
             runtime: 0,
             time_based: false,
-            startdelay: 0,
+            hint: Hint::Pattern,
+            startdelay: (0, 0),
             thinktime: 0,
             thinktime_blocks: 1,
             zone_size: 0,
@@ -633,15 +655,38 @@ impl Job {
         let [size, io_size, offset, increment] =
             self.in_zones.map(|n| n.map(|n| n.saturating_mul(zone_bytes)));
         self.size = size.map_or(self.size, Amount::Bytes);
-        self.io_size = io_size.unwrap_or(self.io_size);
-        self.offset = offset.unwrap_or(self.offset);
-        self.offset_increment = increment.unwrap_or(self.offset_increment);
+        self.io_size = io_size.map_or(self.io_size, Amount::Bytes);
+        self.offset = offset.map_or(self.offset, Amount::Bytes);
+        self.offset_increment = increment.map_or(self.offset_increment, Amount::Bytes);
         self
     }
 
-    /// Where its range begins in each file.
-    pub fn start_offset(&self) -> u64 {
-        self.offset.saturating_add(self.offset_increment.saturating_mul(u64::from(self.subjob)))
+    /// Microseconds that it waits before it begins.
+    pub fn delay(&self) -> u64 {
+        let (least, most) = self.startdelay;
+        match most - least {
+            0 => least,
+            span => least + Streams::of_start(self).scaled(span + 1),
+        }
+    }
+
+    /// Where its range begins in a file of `whole` bytes (fio 3.33: `get_start_offset`).
+    pub fn start_offset(&self, whole: u64) -> u64 {
+        let increment = self.offset_increment.of(whole).saturating_mul(u64::from(self.subjob));
+        let start = self.offset.of(whole).saturating_add(increment);
+        let align = match self.offset_align {
+            0 => self.block_min(),
+            n => n,
+        };
+        match self.offset.is_share() || self.offset_increment.is_share() {
+            true => start.checked_next_multiple_of(align).unwrap_or(start),
+            false => start,
+        }
+    }
+
+    /// Does its range begin elsewhere than at a file's first byte?
+    pub fn is_moved(&self) -> bool {
+        [self.offset, self.offset_increment].iter().any(|a| *a != Amount::Bytes(0))
     }
 
     /// Does it read back what it writes?
@@ -691,9 +736,10 @@ impl Job {
 
     /// The paths as the job writes them, below its `directory`.
     pub(super) fn written_paths(&self) -> Vec<String> {
-        let join = |name: &str| match self.directory.as_str() {
-            "" => name.to_owned(),
-            dir => format!("{dir}/{name}"),
+        let turn = (self.subjob as usize).checked_rem(self.directory.len());
+        let join = |name: &str| match turn {
+            None => name.to_owned(),
+            Some(n) => format!("{}/{name}", self.directory[n]),
         };
         if !self.filenames.is_empty() {
             let n = (self.nrfiles as usize).min(self.filenames.len());
@@ -811,12 +857,10 @@ impl JobFile {
     /// Options that a job leaves to their defaults, and whose defaults do something else here than
     /// in fio: the job's name, the option, and fio's default. Each option once.
     pub fn unwritten(&self) -> Vec<(&str, &'static OptionInfo, &'static str)> {
-        const ALL: [&str; 5] =
-            ["scramble_buffers", "fallocate", "invalidate", "fadvise_hint", "disk_util"];
+        const ALL: [&str; 3] = ["scramble_buffers", "fallocate", "disk_util"];
         let matters = |option: &str, j: &Job| match option {
             "scramble_buffers" => j.writes && !j.refill && !j.zero_buffers && j.pattern.is_none(),
             "fallocate" => j.writes && !j.create_on_open,
-            "invalidate" | "fadvise_hint" => j.reads && !j.direct,
             _ => true,
         };
         let mut all = Vec::new();

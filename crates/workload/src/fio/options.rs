@@ -77,7 +77,7 @@ const WHOLE: &str = "accepted without effect: whole blocks are compared";
 const REPLAY: &str = "traces of blktrace are for `writepath replay`";
 const HOST: &str = "a property of the host, which the simulation does not have";
 const LOGS: &str = "use write_lat_log, or `json+` of `writepath fio`";
-const COMPRESS: &str = "written data has an identity, but no compressibility";
+const COMPRESS: &str = "accepted without effect: nothing here compresses or deduplicates";
 const ENGINE: &str = "an option of an ioengine that is not supported";
 const POLLED: &str = "the drive's completions are not polled";
 const RWF: &str = "flags of a single call are not supported yet";
@@ -101,16 +101,21 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("bs_unaligned", &["blocksize_unaligned"], ""),
     exact("bs_is_seq_rand", &[], ""),
     exact("ba", &["blockalign"], "turns the random map off, as in fio"),
-    exact("size", &[], "bytes, or a percentage of existing files"),
-    exact("io_size", &["io_limit"], "bytes; a percentage is refused"),
+    exact("size", &[], "bytes, zones (`4z`), or a percentage of existing files"),
+    exact("io_size", &["io_limit"], "as size"),
     near(
         "filesize",
         &[],
-        "one size, a multiple of the block (fio may go beyond its end); a range is refused",
+        "a size, or two (`4k-1m`): each file has one of its own; fio may go beyond one that is no \
+         multiple of the block",
     ),
-    exact("offset", &["fileoffset"], "bytes; a percentage is refused"),
-    exact("offset_increment", &[], "bytes; a percentage is refused"),
-    no("offset_align", &[], "only for offsets given as a percentage"),
+    near(
+        "offset",
+        &["fileoffset"],
+        "as size; exact but for a percentage of a file that grows, with blocks of several lengths",
+    ),
+    near("offset_increment", &[], "as offset"),
+    exact("offset_align", &[], "of offsets given as a percentage"),
     exact("number_ios", &[], "reads of verify count; no limit with time_based"),
     exact("loops", &[], ""),
     exact("numjobs", &[], "each is a separate task"),
@@ -128,13 +133,17 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("randseed", &[], "as in fio, random offsets follow it only with randrepeat=0"),
     near("randrepeat", &[], "0: seeded from the machine's seed, so that runs still repeat"),
     exact("allrandrepeat", &[], ""),
-    no("fill_device", &["fill_fs"], "give a size"),
+    exact(
+        "fill_device",
+        &["fill_fs"],
+        "of a job that only writes: until ENOSPC, which is no error",
+    ),
     exact("file_append", &[], "from the end of a file that is there"),
     no("experimental_verify", &[], "leave it out: verify alone does the same"),
     // Files.
     exact("filename", &[], "a list separated by `:`; paths of the simulated file system"),
     exact("filename_format", &[], "$jobname, $jobnum, $filenum; $clientuid is empty"),
-    exact("directory", &[], "created if missing; a list separated by `:` is refused"),
+    exact("directory", &[], "created if missing; clones take turns with a list separated by `:`"),
     exact("nrfiles", &["nr_files"], ""),
     exact("openfiles", &[], ""),
     near(
@@ -156,20 +165,12 @@ pub static OPTIONS: &[OptionInfo] = &[
     idle("allow_mounted_write", &[], NO_EFFECT),
     exact("unlink", &[], "at the end of the job"),
     exact("unlink_each_loop", &[], "before each further round"),
-    near(
-        "invalidate",
-        &[],
-        "1 (default): drops the file's clean pages at open; cold reads have no readahead here",
-    ),
+    near("invalidate", &[], "1 (default): drops the file's clean pages at open; not of nilfs2"),
     exact("pre_read", &[], "through the page cache; turns invalidate off, as in fio"),
     no("opendir", &[], "list the files"),
     idle("unique_filename", &[], NO_EFFECT),
     no("lockfile", &[], "no file locks"),
-    idle(
-        "fadvise_hint",
-        &[],
-        "accepted without effect: there is no readahead that a hint would change",
-    ),
+    exact("fadvise_hint", &[], "1 (default): random or sequential, as the job reads"),
     idle("write_hint", &[], "accepted without effect: devices support no hints"),
     // Durability.
     near(
@@ -206,7 +207,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("runtime", &["timeout"], "in virtual time; ends between two operations"),
     near("time_based", &[], "in virtual time"),
     exact("ramp_time", &[], "virtual time before anything counts"),
-    near("startdelay", &["start_delay"], "one time; a range is refused"),
+    exact("startdelay", &["start_delay"], "a time, or two (`1-5`): each job waits its own"),
     near("thinktime", &[], "virtual time, to the microsecond"),
     near("thinktime_spin", &[], "slept, not spun: takes no CPU"),
     exact("thinktime_blocks", &[], ""),
@@ -230,28 +231,12 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("refill_buffers", &[], "every write has unique contents, by reference; 0 repeats one"),
     near("scramble_buffers", &[], "1 (default): every write has unique contents"),
     near("buffer_pattern", &[], "a pattern computed from this value, not its bytes"),
-    no("buffer_compress_percentage", &[], COMPRESS),
-    idle(
-        "buffer_compress_chunk",
-        &[],
-        "accepted without effect: needs `buffer_compress_percentage`, which is refused",
-    ),
-    no("dedupe_percentage", &[], COMPRESS),
-    idle(
-        "dedupe_mode",
-        &[],
-        "accepted without effect: needs `dedupe_percentage`, which is refused",
-    ),
-    idle(
-        "dedupe_working_set_percentage",
-        &[],
-        "accepted without effect: needs `dedupe_percentage`, which is refused",
-    ),
-    idle(
-        "dedupe_global",
-        &[],
-        "accepted without effect: needs `dedupe_percentage`, which is refused",
-    ),
+    idle("buffer_compress_percentage", &[], COMPRESS),
+    idle("buffer_compress_chunk", &[], COMPRESS),
+    idle("dedupe_percentage", &[], COMPRESS),
+    idle("dedupe_mode", &[], COMPRESS),
+    idle("dedupe_working_set_percentage", &[], COMPRESS),
+    idle("dedupe_global", &[], COMPRESS),
     // Report.
     exact("group_reporting", &[], "one entry per group in the report"),
     exact("clat_percentiles", &[], ""),
@@ -406,7 +391,7 @@ pub static OPTIONS: &[OptionInfo] = &[
     exact("flow_id", &[], ""),
     exact("flow_sleep", &[], "in virtual time"),
     // Options of engines.
-    no("hipri", &["pri"], POLLED),
+    near("hipri", &["pri"], "completions are not polled: an interrupt's time is in each latency"),
     no("hipri_percentage", &[], POLLED),
     near("stat_type", &[], "of engine filestat; all three are one"),
     no("uncached", &[], RWF),

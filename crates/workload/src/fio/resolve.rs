@@ -8,8 +8,8 @@ use super::engines;
 use super::forms::{self, Kind};
 use super::ini::{Entry, Section};
 use super::job::{
-    Distribution, Engine, ExitWhat, FileService, Generator, Job, JobFile, LatencyTarget, Used,
-    Verify,
+    Distribution, Engine, ExitWhat, FileService, Generator, Hint, Job, JobFile, LatencyTarget,
+    Used, Verify,
 };
 use super::options::{self, Class};
 use super::paths;
@@ -29,6 +29,8 @@ pub const PERCENTILES: [u64; 17] = [
 ];
 /// Most percentiles in a list.
 const PERCENTILES_MAX: usize = 20;
+/// Microseconds between the ends of a range of delays at most: fio counts them in 31 bits.
+const DELAYS_MAX: u64 = i32::MAX as u64;
 /// Longest time over which a state may have to be steady.
 const SECONDS_MAX: usize = 1_000_000;
 /// Most entries of a `bssplit` for one direction.
@@ -174,10 +176,14 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             job.in_zones[place] = zones_of(text()?);
         }
         "size" => job.size = value::amount(text()?, kb)?,
-        "io_size" => job.io_size = bytes(text()?)?,
-        "filesize" => job.file_size = bytes(text()?)?,
-        "offset" => job.offset = bytes(text()?)?,
-        "offset_increment" => job.offset_increment = bytes(text()?)?,
+        "io_size" => job.io_size = value::amount(text()?, kb)?,
+        "filesize" => {
+            job.file_size = from_to(text()?, &['-', ':', ','], bytes)?;
+            positive(job.file_size.0)?;
+        }
+        "offset" => job.offset = value::amount(text()?, kb)?,
+        "offset_increment" => job.offset_increment = value::amount(text()?, kb)?,
+        "offset_align" => job.offset_align = bytes(text()?)?,
         "number_ios" => job.number_ios = bytes(text()?)?,
         "loops" => job.loops = bytes(text()?)?.max(1),
         "numjobs" => job.numjobs = positive(bytes(text()?)?)?,
@@ -209,10 +215,8 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             job.nrfiles = job.filenames.len() as u64;
         }
         "filename_format" => job.filename_format = text()?.to_owned(),
-        "directory" => match text()? {
-            d if d.contains(':') => return Err(Wrong::Refused("one directory only".to_owned())),
-            d => job.directory = d.to_owned(),
-        },
+        "directory" => job.directory = names(text()?),
+        "fill_device" => job.fill_device = flag(given)?,
         "nrfiles" => job.nrfiles = positive(bytes(text()?)?)?,
         "openfiles" => job.openfiles = bytes(text()?)?,
         "file_service_type" => service(text()?, job)?,
@@ -256,7 +260,14 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "buffered" => job.direct = !flag(given)?,
         "runtime" => job.runtime = micros(text()?, true)?,
         "time_based" => job.time_based = flag(given)?,
-        "startdelay" => job.startdelay = micros(text()?, true)?,
+        "startdelay" => {
+            job.startdelay = from_to(text()?, &['-', ','], |t| micros(t, true))?;
+            if job.startdelay.1 - job.startdelay.0 > DELAYS_MAX {
+                return Err("from the first to the second are 35 minutes at most"
+                    .to_owned()
+                    .into());
+            }
+        }
         "thinktime" => job.thinktime = micros(text()?, false)?,
         "thinktime_blocks" => job.thinktime_blocks = positive(bytes(text()?)?)?,
         "thinktime_blocks_type" => only(text()?, &["complete", "issue"], "no such type")?,
@@ -350,8 +361,19 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "log_offset" => job.log_offset = flag(given)?,
         "log_max_value" => job.log_max = flag(given)?,
         "thread" => job.thread = flag(given)?,
-        "softrandommap" | "disk_util" | "gtod_reduce" | "disable_lat" | "disable_clat"
-        | "disable_slat" => drop(flag(given)?),
+        "fadvise_hint" => {
+            job.hint = match text()? {
+                "0" => Hint::None,
+                "1" => Hint::Pattern,
+                "random" => Hint::Random,
+                "sequential" => Hint::Sequential,
+                other => {
+                    return Err(format!("`{other}`: 0, 1, random or sequential").into());
+                }
+            }
+        }
+        "softrandommap" | "hipri" | "disk_util" | "gtod_reduce" | "disable_lat"
+        | "disable_clat" | "disable_slat" => drop(flag(given)?),
         "stonewall" => job.stonewall = flag(given)?,
         "new_group" => job.new_group = flag(given)?,
         "zero_buffers" => job.zero_buffers = flag(given)?,
@@ -513,6 +535,20 @@ fn direction(text: &str, job: &mut Job) -> Result<(), Wrong> {
         }
     }
     Ok(())
+}
+
+/// One number, or a first and a last: `1k-2m`.
+fn from_to(
+    text: &str,
+    separators: &[char],
+    number: impl Fn(&str) -> Result<u64, String>,
+) -> Result<(u64, u64), String> {
+    let (a, b) = text.split_once(separators).unwrap_or((text, text));
+    let (a, b) = (number(a.trim())?, number(b.trim())?);
+    if a > b {
+        return Err(format!("`{text}`: the first is greater than the second"));
+    }
+    Ok((a, b))
 }
 
 fn range(text: &str, job: &mut Job) -> Result<(), Wrong> {
@@ -740,7 +776,7 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     if job.zone_range == 0 && job.strided {
         job.zone_range = job.zone_size;
     }
-    if job.strided && (job.offset > 0 || job.offset_increment > 0) {
+    if job.strided && job.is_moved() {
         let what = "zonemode=strided with an offset is not supported";
         found.push(Diagnostic::error(&at, what, "the offset at which fio wraps is not known"));
     }
@@ -767,7 +803,7 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         let what = "steps (`rw=write:N`) inside zones are not supported";
         found.push(Diagnostic::error(&at, what, "leave out one of them"));
     }
-    if job.skip < 0 && (job.offset > 0 || job.offset_increment > 0) {
+    if job.skip < 0 && job.is_moved() {
         let what = "a negative step from an offset is not supported";
         found.push(Diagnostic::error(
             &at,
@@ -797,11 +833,20 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::unsupported(&at, what, "leave out `verify`"));
         }
     }
-    let has_io = !job.engine.does_nothing();
-    if job.reads && !job.direct && !job.random && job.invalidate && has_io {
-        let what = "buffered sequential reads have no readahead here: each waits for the drive";
-        let help = "direct=1, or a larger bs, reads at the drive's speed";
-        found.push(Diagnostic::warning(&at, what, help));
+    if job.fill_device {
+        let on_files = !job.is_on_devices() && !job.engine.does_nothing();
+        if on_files && (job.reads || job.overwrite || job.engine == Engine::Mmap) {
+            let what = "fill_device of a job that lays its files out first is not supported";
+            let help =
+                "fill the file system with a job that only writes, and wait for it (stonewall)";
+            found.push(Diagnostic::unsupported(&at, what, help));
+        }
+        if job.size == Amount::Bytes(0) && job.random && !job.no_map {
+            let what = "fill_device without a size: a random map of everything is too large";
+            found.push(Diagnostic::error(&at, what, "give `size`, or write sequentially"));
+        }
+        // Nothing is known to reserve.
+        job.reserve_first = None;
     }
     let is_device = |f: &&String| f.starts_with("/dev/");
     if let Some(device) = job.filenames.iter().find(is_device)
@@ -818,7 +863,7 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
         found.push(Diagnostic::error(&at, what, help));
     }
     if job.trims && job.writes {
-        let is_moved = job.random && (job.offset > 0 || job.offset_increment > 0);
+        let is_moved = job.random && job.is_moved();
         if is_moved || job.strided || job.align != job.min_bs {
             let what = "a job that trims and writes: with this offset, blockalign or zonemode fio \
                         3.33 writes elsewhere";

@@ -2,7 +2,9 @@
 //! first files take the blocks left over was observed with `--write_iolog`.
 
 use super::job::{Engine, Job};
+use super::random::Taus;
 use super::replay::Log;
+use super::sequence::Streams;
 use super::value::Amount;
 
 /// One file of a job.
@@ -59,6 +61,19 @@ pub(super) fn replayed(job: &Job, log: &Log, existing: &mut dyn FnMut(&str) -> E
     Layout { files: files.collect(), size: log.operations().map(|(_, n)| n).sum() }
 }
 
+/// Bytes of a job that writes until there is no space left: more than any file system has.
+const ALL_SPACE: u64 = 1 << 62;
+
+/// Length of a file that has one of its own, in whole blocks (fio 3.33: `get_rand_file_size`).
+fn random_size(job: &Job, sizes: &mut Taus) -> u64 {
+    let (least, most) = job.file_size;
+    if least == most {
+        return least;
+    }
+    let size = least + sizes.scaled(most - least);
+    size - size % job.block_min()
+}
+
 /// Shares a job's size among its files. `existing` tells what of a file is there. A range ends with
 /// the device that it is on.
 ///
@@ -68,35 +83,42 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> Existing) -> Result<L
     let block = job.block_min();
     let count = paths.len() as u64;
     let (size, share_percent) = match job.size {
+        Amount::Bytes(0) if job.fill_device => (ALL_SPACE, 100),
         Amount::Bytes(n) => (n, 100),
         Amount::Percent(p) => (0, p),
     };
-    // Engine filecreate lays nothing out, and takes each file for one of a block.
+    let share = size / count.max(1);
+    // Engine filecreate lays nothing out, and takes each file for one of a block; null needs no
+    // files, and takes them for what they would be.
     let there = paths.iter().map(|p| match job.engine {
         Engine::Filecreate => Existing::file(block),
+        Engine::Null => Existing::file(share),
         _ => existing(p),
     });
     let there: Vec<Existing> = there.collect();
-    if there.iter().all(|l| l.length == 0) && size == 0 && job.file_size == 0 {
+    if there.iter().all(|l| l.length == 0) && size == 0 && job.file_size.1 == 0 {
         return Err("set `size`: none of its files exists".to_owned());
     }
-    let share = size / count.max(1);
     let mut larger = (size - share * count) / block;
+    let mut sizes = Streams::of_file_sizes(job);
     let (mut files, mut total) = (Vec::new(), 0u64);
     for (path, Existing { length: existing, is_device }) in paths.into_iter().zip(there) {
-        let start = if job.file_append && !is_device { existing } else { job.start_offset() };
+        let start = match job.file_append && !is_device {
+            true => existing,
+            false => job.start_offset(existing),
+        };
         let outside = || format!("offset {start} is beyond the end of `{path}`");
-        let mut span = if job.file_size == 0 {
+        let mut span = if job.file_size.1 == 0 {
             let extra = if larger > 0 { block } else { 0 };
             larger = larger.saturating_sub(1);
             match share + extra {
                 0 => existing.checked_sub(start).ok_or_else(outside)?,
                 n => n,
             }
-        } else if existing == job.file_size {
+        } else if (job.file_size.0..=job.file_size.1).contains(&existing) {
             existing.checked_sub(start).ok_or_else(outside)?
         } else {
-            job.file_size.checked_sub(start).ok_or_else(outside)?
+            random_size(job, &mut sizes).checked_sub(start).ok_or_else(outside)?
         };
         if share_percent != 100 {
             let file = span + start;
@@ -107,7 +129,11 @@ pub fn layout(job: &Job, existing: &mut dyn FnMut(&str) -> Existing) -> Result<L
         if is_device {
             span = span.min(existing.checked_sub(start).ok_or_else(outside)?);
         }
-        total = total.checked_add(span).ok_or_else(|| {
+        let io = match job.io_size {
+            Amount::Percent(_) => job.io_size.of(span),
+            Amount::Bytes(_) => span,
+        };
+        total = total.checked_add(io).ok_or_else(|| {
             format!("size: `{path}` and the files before have more than 2^64 bytes")
         })?;
         let end = span.checked_add(start).ok_or_else(outside)?;

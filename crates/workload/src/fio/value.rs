@@ -9,6 +9,29 @@ pub enum Amount {
     Percent(u64),
 }
 
+impl Amount {
+    /// Bytes; 0 of a share.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Amount::Bytes(n) => n,
+            Amount::Percent(_) => 0,
+        }
+    }
+
+    /// Bytes, of `whole`.
+    pub fn of(self, whole: u64) -> u64 {
+        match self {
+            Amount::Bytes(n) => n,
+            Amount::Percent(p) => (u128::from(whole) * u128::from(p) / 100) as u64,
+        }
+    }
+
+    /// Is it a share?
+    pub fn is_share(self) -> bool {
+        matches!(self, Amount::Percent(_))
+    }
+}
+
 /// A signed number with a unit of bytes. `kb_base` is 1024 (where fio's `KiB` means 1000, a joke
 /// of compatibility that its manual states) or 1000.
 pub fn signed_bytes(text: &str, kb_base: u64) -> Result<(i64, bool), String> {
@@ -20,7 +43,7 @@ pub fn signed_bytes(text: &str, kb_base: u64) -> Result<(i64, bool), String> {
     let unit = unit.to_ascii_lowercase();
     if unit == "%" {
         let n = i64::try_from(number).map_err(|_| too_large(text))?;
-        return Ok((n, true));
+        return Ok((if negative { -n } else { n }, true));
     }
     let other = if kb_base == 1000 { 1024 } else { 1000 };
     let (base, power) = match unit.as_str() {
@@ -45,11 +68,15 @@ pub fn signed_bytes(text: &str, kb_base: u64) -> Result<(i64, bool), String> {
     Ok((if negative { -bytes } else { bytes }, false))
 }
 
-/// A size in bytes, or a share.
+/// A size in bytes, or a share; none of it is no bytes.
 pub fn amount(text: &str, kb_base: u64) -> Result<Amount, String> {
     let (n, percent) = signed_bytes(text, kb_base)?;
     let n = u64::try_from(n).map_err(|_| format!("`{text}` is negative"))?;
-    Ok(if percent { Amount::Percent(n) } else { Amount::Bytes(n) })
+    match n {
+        101.. if percent => Err(format!("`{text}`: at most 100%")),
+        1.. if percent => Ok(Amount::Percent(n)),
+        _ => Ok(Amount::Bytes(n)),
+    }
 }
 
 /// A size in bytes.

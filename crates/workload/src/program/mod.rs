@@ -119,6 +119,34 @@ impl Alloc {
     }
 }
 
+/// What `fadvise` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advise {
+    /// Nothing of its reads (`POSIX_FADV_NORMAL`).
+    Normal,
+    /// They are in order (`POSIX_FADV_SEQUENTIAL`).
+    Sequential,
+    /// They are not (`POSIX_FADV_RANDOM`).
+    Random,
+    /// What is cached is not needed any more (`POSIX_FADV_DONTNEED`).
+    DontNeed,
+}
+
+impl Advise {
+    /// Their names.
+    pub const NAMES: [(&'static str, Advise); 4] = [
+        ("normal", Advise::Normal),
+        ("sequential", Advise::Sequential),
+        ("random", Advise::Random),
+        ("dontneed", Advise::DontNeed),
+    ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        Advise::NAMES.iter().find(|(_, a)| *a == self).map_or("", |(n, _)| n)
+    }
+}
+
 /// A system call. Descriptors are numbers of the program's own, below 64; `.` is the root directory
 /// of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,6 +216,8 @@ pub enum Call {
         /// Where.
         at: u64,
     },
+    /// `posix_fadvise` of a whole file.
+    Fadvise(u32, Advise),
     /// `io_submit` of one `pwrite`.
     AioWrite {
         /// Descriptor.
@@ -242,6 +272,7 @@ impl Call {
             Call::SetXattr { .. } => "setxattr",
             Call::RemoveXattr(..) => "removexattr",
             Call::Pread { .. } => "pread",
+            Call::Fadvise(..) => "fadvise",
             Call::AioWrite { .. } => "aio_write",
             Call::AioRead { .. } => "aio_read",
             Call::AioWait(_) => "aio_wait",
@@ -272,6 +303,7 @@ impl Call {
             | Call::Fdatabarrier(fd)
             | Call::Syncfs(fd)
             | Call::Ftruncate(fd, _)
+            | Call::Fadvise(fd, _)
             | Call::Fallocate(fd, ..) => Some(fd),
             Call::Sync
             | Call::DropCaches
@@ -303,6 +335,7 @@ impl Call {
             Call::Close(_)
             | Call::Pwrite { .. }
             | Call::Pread { .. }
+            | Call::Fadvise(..)
             | Call::AioWrite { .. }
             | Call::AioRead { .. }
             | Call::AioWait(_)
@@ -336,6 +369,7 @@ impl fmt::Display for Call {
             }
             Call::AioWait(n) => write!(f, "{name} {n}"),
             Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
+            Call::Fadvise(fd, what) => write!(f, "{name} {fd} {}", what.name()),
             Call::Fallocate(fd, mode, at, len) => {
                 write!(f, "{name} {fd} {} {at} {len}", mode.name())
             }
@@ -579,6 +613,13 @@ fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         },
         "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
         "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
+        "fadvise" => {
+            let fd = w.fd()?;
+            let what = w.text()?;
+            let known = Advise::NAMES.iter().find(|(n, _)| *n == what).map(|(_, a)| *a);
+            let none = || format!("`{what}`: one of normal, sequential, random, dontneed");
+            Call::Fadvise(fd, known.ok_or_else(none)?)
+        }
         "aio_write" => Call::AioWrite {
             fd: w.fd()?,
             len: w.small(LIMITS.1 + 1)?,
@@ -605,6 +646,7 @@ mod tests {
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nsymlink d/f l\nsetxattr f user.a 40 7\n\
                     removexattr f user.a\npread 0 4096 0\n\
+                    fadvise 0 dontneed\nfadvise 0 random\n\
                     aio_write 0 4096 0 1\naio_read 0 4096 0\naio_wait 2\ndrop_caches\nmark d/f\n\
                     fail write data 2 1\n\
                     fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
-use wp_vfs::{Fd, IoCall, IoContext, Iocb, OpenFlags, Reserve, Vfs, XattrSet};
+use wp_vfs::{Advice, Fd, IoCall, IoContext, Iocb, OpenFlags, Reserve, Vfs, XattrSet};
 
-use super::{AIO_MOST, Alloc, Call, Flags};
+use super::{AIO_MOST, Advise, Alloc, Call, Flags};
 
 /// A process that does them: its descriptors, and the context of its asynchronous calls.
 pub struct Player {
@@ -112,6 +112,16 @@ impl Player {
             }
             Call::RemoveXattr(path, name) => vfs.remove_xattr(path, name).await,
             Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),
+            Call::Fadvise(fd, what) => {
+                let fd = self.fd(*fd)?;
+                match what {
+                    Advise::Normal => vfs.fadvise(fd, Advice::Normal).await,
+                    Advise::Sequential => vfs.fadvise(fd, Advice::Sequential).await,
+                    Advise::Random => vfs.fadvise(fd, Advice::Random).await,
+                    // Who cannot forget keeps it, and says nothing.
+                    Advise::DontNeed => vfs.fadvise_dontneed(fd).await.map(drop),
+                }
+            }
             Call::AioWrite { .. } | Call::AioRead { .. } => self.submit(call, 0).await,
             Call::AioWait(n) => self.take_ended(*n).await.map(|_| ()),
             Call::DropCaches => {

@@ -432,7 +432,8 @@ fn finish(
         out.note(&format!("note: jobs with errors: {}", failed.join(", ")));
         return Ok(out.answer(Exit::Simulated, &doc, &shown));
     }
-    let short: u64 = results.iter().map(|r| r.directions[1].short).sum();
+    let fills = |r: &&JobResult| r.job.fill_device;
+    let short: u64 = results.iter().filter(|r| !fills(r)).map(|r| r.directions[1].short).sum();
     if short > 0 {
         out.note(&format!("note: {short} writes wrote less than they were given"));
         return Ok(out.answer(Exit::Simulated, &doc, &shown));

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_rt::{Completion, Join, WaitQueue};
-use wp_vfs::{Fd, OpenFlags};
+use wp_vfs::{Advice, Fd, OpenFlags};
 
 use super::super::fileset::{Files, Group, Picked, Want};
 use super::super::model::Flowop;
@@ -102,6 +102,9 @@ impl Thread {
         let from = self.now();
         let path = self.shared.sets[set].borrow().files.path(file).to_owned();
         let opened = self.vfs.open(&path, self.flags(set, f), 0o666).await;
+        if let (Ok(fd), true) = (&opened, f.noreadahead) {
+            self.vfs.fadvise(*fd, Advice::Random).await?;
+        }
         self.opened(set, file, fd, opened, None)?;
         self.count(i, from, 0);
         Ok(())

@@ -450,6 +450,7 @@ impl Resolver {
                 "random" => f.random = self.vars.flag(a),
                 "dsync" => f.dsync = self.vars.flag(a),
                 "directio" => f.directio = self.vars.flag(a),
+                "noreadahead" => f.noreadahead = self.vars.flag(a),
                 "opennext" => f.opennext = self.vars.flag(a),
                 "blocking" => f.blocking = self.vars.flag(a),
                 "highwater" => f.highwater = self.vars.fixed(a).min(32_767),

@@ -201,7 +201,7 @@ pub static WORDS: &[Word] = &[
     exact(Attribute, "directio", "O_DIRECT"),
     exact(Attribute, "blocking", ""),
     exact(Attribute, "highwater", ""),
-    near(Attribute, "noreadahead", "accepted without effect: nothing is read ahead"),
+    exact(Attribute, "noreadahead", "POSIX_FADV_RANDOM at openfile"),
     exact(Composite, "name", ""),
     near(Composite, "iters", "of the use; by default of the definition"),
     // Variables.

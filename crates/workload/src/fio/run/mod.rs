@@ -11,10 +11,10 @@ use std::fmt;
 
 use wp_base::event::ZoneOp;
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Span, Time};
-use wp_vfs::{Fd, OpenFlags, SyncKind, Vfs};
+use wp_vfs::{Advice, Fd, OpenFlags, SyncKind, Vfs};
 
 use super::control::Control;
-use super::job::{Engine, Job, JobFile, SyncWhat};
+use super::job::{Engine, Hint, Job, JobFile, SyncWhat};
 use super::lay_out::lay_out;
 use super::queue::Queue;
 use super::replay::Step;
@@ -218,8 +218,9 @@ impl Task {
                     .map_err(|e| RunError::Job(format!("job `{}`: {e}", self.job.name)))?,
             ),
         };
-        if self.job.startdelay > 0 {
-            self.vfs.rt().sleep(Span::micros(self.job.startdelay)).await;
+        let delay = self.job.delay();
+        if delay > 0 {
+            self.vfs.rt().sleep(Span::micros(delay)).await;
         }
         if self.job.pre_read {
             self.read_before(&layout).await?;
@@ -247,6 +248,7 @@ impl Task {
             least: LeastRates::default(),
             pauses: Pauses::new(&self.job, self.options.chance),
             last_offset: 0,
+            is_full: false,
             last_written: None,
             result: JobResult::new(&self.job),
         };
@@ -404,7 +406,7 @@ impl Task {
         let limit = Span::micros(self.job.runtime);
         let is_late =
             self.job.runtime > 0 && !run.is_ramping && self.now().since(run.epoch) >= limit;
-        is_late || self.control.is_ending(&self.job)
+        is_late || run.is_full || self.control.is_ending(&self.job)
     }
 
     /// Reads the job's files through the page cache.
@@ -430,6 +432,7 @@ impl Task {
             let fd = self.descriptor(run, i).await?;
             run.fds[i] = Some(fd);
             self.drop_pages(run, fd).await?;
+            self.give_hint(fd).await?;
         }
         run.is_open[i] = true;
         run.note(self.now(), i, "open");
@@ -469,6 +472,18 @@ impl Task {
             run.result.stays_cached = true;
         }
         Ok(())
+    }
+
+    /// What `fadvise_hint` asks for.
+    async fn give_hint(&self, fd: Fd) -> FsResult<()> {
+        let advice = match self.job.hint {
+            Hint::None => return Ok(()),
+            Hint::Random => Advice::Random,
+            Hint::Sequential => Advice::Sequential,
+            Hint::Pattern if self.job.random => Advice::Random,
+            Hint::Pattern => Advice::Sequential,
+        };
+        self.vfs.fadvise(fd, advice).await
     }
 
     async fn descriptor(&self, run: &Running, i: usize) -> FsResult<Fd> {

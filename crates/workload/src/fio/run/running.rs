@@ -1,6 +1,6 @@
 //! What a job has done so far, and how an operation that ends is counted.
 
-use wp_base::{FsResult, Span, Time};
+use wp_base::{FsError, FsResult, Span, Time};
 use wp_medium::Slice;
 use wp_vfs::Fd;
 
@@ -110,6 +110,8 @@ pub(in crate::fio) struct Running {
     pub(super) pauses: Option<Pauses>,
     /// Offset of the last operation of a synchronous engine.
     pub(super) last_offset: u64,
+    /// There is no space left, which is what the job is for.
+    pub(super) is_full: bool,
     /// File and offset of the last write.
     pub(super) last_written: Option<(usize, u64)>,
     pub(in crate::fio) result: JobResult,
@@ -261,6 +263,10 @@ impl Running {
                 if result.error == 0 {
                     result.error = errno(&e);
                 }
+                return Ok(());
+            }
+            Err(FsError::NoSpace) if result.job.fill_device => {
+                self.is_full = true;
                 return Ok(());
             }
             Err(e) => return Err(e),

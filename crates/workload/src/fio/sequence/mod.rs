@@ -207,7 +207,10 @@ impl Sequence {
         let streams = Streams::new(job, chance, Streams::wide(job, largest));
         let files: Result<Vec<Target>, String> =
             layout.files.iter().map(|f| Target::new(job, f, &streams)).collect();
-        let once = if job.io_size > 0 { job.io_size } else { layout.size };
+        let once = match job.io_size.bytes() {
+            0 => layout.size,
+            n => n,
+        };
         // What is trimmed is written, too; whether another round follows is reckoned without that.
         let times = if job.trims && job.writes { 2 } else { 1 };
         let limit = |n: u64| n.saturating_mul(job.loops).saturating_mul(times);
@@ -215,7 +218,7 @@ impl Sequence {
         let ios = (job.number_ios > 0 && !job.time_based).then(|| limit(job.number_ios));
         // What an asynchronous engine takes is counted, and ends the round.
         let most = match job.random && job.no_map && job.writes {
-            true => layout.size.max(job.io_size),
+            true => layout.size.max(job.io_size.bytes()),
             false => layout.size,
         };
         // What is read back within the round counts, too.
@@ -360,7 +363,7 @@ impl Sequence {
         self.rounds = self.rounds.saturating_sub(1);
         let more_bytes = self.missing > 0 && self.missing >= self.job.block_max();
         // Before it verifies, fio forgets which files are done.
-        let may_miss = self.job.io_size > 0 || self.job.verifies();
+        let may_miss = self.job.io_size.bytes() > 0 || self.job.verifies();
         // A round in which nothing was done is the last one.
         let more = !self.stop
             && self.moved

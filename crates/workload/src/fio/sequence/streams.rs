@@ -9,10 +9,10 @@
 //!   power of 0x9e370001, times the number of the job, plus `i`;
 //! - with `allrandrepeat`: `0xb1899bed` times the number of the job, plus `i`;
 //! - numbers `i`: lengths of reads 0, of writes 1 and of trims 2, the direction of a mixed job 4,
-//!   files 5, offsets 6, whether an offset is random 10, pauses of `rate_process=poisson` 15, 17
-//!   and 18 by direction, the zone of an offset 16. Directions, pauses and shares come from narrow
-//!   streams even with `tausworthe64`. With `verify`, lengths of writes have the seed of those of
-//!   reads;
+//!   files 5, offsets 6, lengths of files 7, whether an offset is random 10, delays 13, pauses of
+//!   `rate_process=poisson` 15, 17 and 18 by direction, the zone of an offset 16. Directions,
+//!   pauses and shares come from narrow streams even with `tausworthe64`. With `verify`, lengths of
+//!   writes have the seed of those of reads;
 //! - a later round of a job begins all streams anew, unless `randseed` was given.
 
 use crate::fio::job::{Generator, Job};
@@ -31,7 +31,9 @@ const LENGTH_OF_TRIM: u32 = 2;
 const DIRECTION: u32 = 4;
 const FILE: u32 = 5;
 const OFFSET: u32 = 6;
+const FILE_SIZE: u32 = 7;
 const SHARE: u32 = 10;
+const START: u32 = 13;
 const ZONE: u32 = 16;
 const PAUSE: [u32; 3] = [15, 17, 18];
 
@@ -56,19 +58,38 @@ pub struct Streams {
     pub register_seed: u64,
 }
 
+/// The seed of a job's stream of this number; `base`: `randseed`, or what stands in for it.
+fn seed_of(job: &Job, base: u64, i: u32) -> u64 {
+    let thread = u64::from(job.thread_number);
+    if job.all_repeat {
+        return JOB.wrapping_mul(thread).wrapping_add(u64::from(i));
+    }
+    let own = base.wrapping_mul(NEXT.wrapping_pow(BEFORE + i));
+    own.wrapping_mul(thread).wrapping_add(u64::from(i))
+}
+
+/// A stream that is drawn from before a job begins: 64 bits wide only if that was asked for.
+fn early(job: &Job, i: u32) -> Taus {
+    Taus::new(seed_of(job, job.seed, i), job.generator == Generator::Taus258)
+}
+
 impl Streams {
+    /// Lengths of files, of a job with `filesize=A-B`.
+    pub fn of_file_sizes(job: &Job) -> Taus {
+        early(job, FILE_SIZE)
+    }
+
+    /// When a job begins, of one with `startdelay=A-B`.
+    pub fn of_start(job: &Job) -> Taus {
+        early(job, START)
+    }
+
     /// The streams of a job. `chance` stands in for the seed that fio takes from the clock when
     /// nothing is to repeat; `wide`: with 64 bits.
     pub fn new(job: &Job, chance: u64, wide: bool) -> Streams {
         let thread = u64::from(job.thread_number);
         let base = if job.seed_given || job.repeat || job.all_repeat { job.seed } else { chance };
-        let seed = |i: u32| {
-            if job.all_repeat {
-                return JOB.wrapping_mul(thread).wrapping_add(u64::from(i));
-            }
-            let own = base.wrapping_mul(NEXT.wrapping_pow(BEFORE + i));
-            own.wrapping_mul(thread).wrapping_add(u64::from(i))
-        };
+        let seed = |i: u32| seed_of(job, base, i);
         let register_seed = if job.repeat { JOB.wrapping_mul(thread) } else { seed(OFFSET) };
         let stream = |i| Taus::new(seed(i), wide);
         let narrow = |i| Taus::new(seed(i), false);
