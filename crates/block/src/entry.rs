@@ -313,7 +313,7 @@ impl Drop for InFlight {
 }
 
 /// Sectors of a request from `at` on, at most: a part ends with a physical block, if one fits
-/// (`get_max_io_size()`, since 5.4).
+/// (`get_max_io_size()` as it is since 5.4; before, with a logical block).
 fn most_from(at: Sector, limits: &Limits) -> u32 {
     let [physical, logical] = [limits.physical_bytes, limits.logical_bytes]
         .map(|bytes| (bytes / SECTOR_BYTES as u32).max(1));

@@ -29,6 +29,7 @@ impl Bdev {
         let dev = Rc::new(Bdev { rt: rt.clone(), part, block, map, wb: Rc::downgrade(wb) });
         let ops: Rc<dyn WbOps> = dev.clone();
         dev.map.set_ops(Rc::downgrade(&ops));
+        dev.map.keep_ahead();
         dev
     }
 

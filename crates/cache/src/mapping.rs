@@ -155,6 +155,8 @@ pub struct Mapping {
     next_index: Cell<u64>,
     /// `AS_EIO`: a write failed, and nobody has asked since.
     error: Cell<bool>,
+    /// Making a block dirty leaves [`BufFlag::Ahead`].
+    keeps_ahead: Cell<bool>,
     /// `wb_err`: the same for each open file.
     errors: ErrSeq,
     _tally: Tally,
@@ -200,6 +202,7 @@ impl Mapping {
             place: Cell::new(None),
             next_index: Cell::new(0),
             error: Cell::new(false),
+            keeps_ahead: Cell::new(false),
             errors: ErrSeq::default(),
             _tally: Tally::new(Kind::Mapping),
         })
@@ -330,6 +333,13 @@ impl Mapping {
         }
     }
 
+    /// Waits until no block of `from..to` is being read.
+    pub async fn wait_reads(&self, from: u64, to: u64) {
+        for b in self.range(from, to) {
+            b.wait_clear(BufFlag::Reading).await;
+        }
+    }
+
     /// Drops clean, idle blocks in `from..to` from the cache; returns how many.
     pub fn invalidate(&self, from: u64, to: u64) -> usize {
         let (mut blocks, mut tags) = (self.blocks.borrow_mut(), self.tags.borrow_mut());
@@ -345,6 +355,12 @@ impl Mapping {
         dropped
     }
 
+    /// Writes go through `mark_buffer_dirty`, which leaves `PG_readahead` alone; the end of their
+    /// writeback clears it.
+    pub fn keep_ahead(&self) {
+        self.keeps_ahead.set(true);
+    }
+
     /// A page that is made dirty starts no readahead: `PG_readahead` is `PG_reclaim`, which
     /// `folio_mark_dirty` clears.
     fn clear_ahead(&self, b: &Buffer) {
@@ -357,7 +373,9 @@ impl Mapping {
 
     /// Marks a block to be written, and the mapping as dirty from now on if it was clean.
     pub fn mark_dirty(self: &Rc<Self>, b: &Rc<Buffer>) {
-        self.clear_ahead(b);
+        if !self.keeps_ahead.get() {
+            self.clear_ahead(b);
+        }
         let Some(wb) = self.wb.upgrade() else { return };
         if !b.flag(BufFlag::Dirty) {
             b.set(BufFlag::Dirty);
@@ -461,6 +479,7 @@ impl Mapping {
             }
         }
         b.clear(BufFlag::Writeback);
+        self.clear_ahead(b);
         self.writeback.set(self.writeback.get() - 1);
         if let Some(wb) = self.wb.upgrade() {
             wb.account_written(1, self.is_device());

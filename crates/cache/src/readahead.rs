@@ -4,9 +4,10 @@
 //! which the next one is to be started; that page carries [`BufFlag::Ahead`] in the cache.
 //!
 //! Source: mm/readahead.c of Linux 6.12 (`page_cache_sync_ra`, `page_cache_async_ra`,
-//! `do_page_cache_ra`), and of 3.4 to 6.10 (`ondemand_readahead`); mm/fadvise.c.
-//! Left out: large folios, congestion of cgroups, `readahead()`, mapped files, a history of pages
-//!           that were dropped from the cache.
+//! `do_page_cache_ra`), and of 3.12 to 6.10 (`ondemand_readahead`); mm/fadvise.c.
+//! Left out: windows from a history of cached pages as 3.4 to 3.11 have them, the cap of random
+//!           reads before 4.4, large folios, pages of which some blocks are cached, cgroups,
+//!           `readahead()`, mapped files, a history of pages that were dropped from the cache.
 
 use std::cell::Cell;
 
@@ -197,6 +198,9 @@ impl Readahead {
             return plain(wanted.min(self.pages(rules).max(rules.io_pages)));
         }
         let most = self.most(wanted, rules);
+        if page > 0 && rules.self_start != SelfStart::Halves && self.is_expected(page) {
+            return self.pushed(page, most, rules);
+        }
         let before = (self.last.get() - u64::from(rules.last_page)) / PAGE;
         if page == 0 || wanted > most || page.wrapping_sub(before) <= 1 {
             let size = first_size(wanted, most);
@@ -234,6 +238,22 @@ impl Readahead {
         }
     }
 
+    /// Is it the page that starts the next window, or the first one behind this window? (Until
+    /// 6.10.)
+    fn is_expected(&self, page: u64) -> bool {
+        let end = self.start.get() + self.size.get();
+        page == end.wrapping_sub(self.ahead.get()) || page == end
+    }
+
+    /// The next window.
+    fn pushed(&self, page: u64, most: u64, rules: &ReadaheadRules) -> Window {
+        let (start, size) = (self.start.get() + self.size.get(), next_size(self.size.get(), most));
+        match page == start {
+            true => self.self_started(start, (size, size), most, rules),
+            false => self.set(start, size, size),
+        }
+    }
+
     /// A page that starts the next window.
     fn on_mark(
         &self,
@@ -243,14 +263,14 @@ impl Readahead {
         is_cached: &dyn Fn(u64) -> bool,
     ) -> Option<Window> {
         let most = self.most(wanted, rules);
-        let (start, size) = (self.start.get(), self.size.get());
-        if page == (start + size).wrapping_sub(self.ahead.get()) {
-            let next = next_size(size, most);
-            let size = match rules.self_start {
-                SelfStart::Halves => next.max(size),
-                SelfStart::Grows | SelfStart::GrowsWithin => next,
-            };
-            return Some(self.set(start + self.size.get(), size, size));
+        let (end, size) = (self.start.get() + self.size.get(), self.size.get());
+        if rules.self_start == SelfStart::Halves {
+            if page == end.wrapping_sub(self.ahead.get()) {
+                let size = next_size(size, most).max(size);
+                return Some(self.set(end, size, size));
+            }
+        } else if page > 0 && self.is_expected(page) {
+            return Some(self.pushed(page, most, rules));
         }
         // Of another stream: what is in the cache from here on was its window.
         let run = (1..=most).take_while(|n| is_cached(page + n)).count() as u64;
@@ -291,8 +311,12 @@ impl Pages<'_> {
         !self.map.is_missing(page * self.per_page)
     }
 
+    /// Nothing is started while the page is being written. A mark on what was not read after all
+    /// is none.
     fn take_mark(&self, page: u64) -> bool {
-        self.map.peek(page * self.per_page).is_some_and(|b| b.clear(BufFlag::Ahead))
+        let is_cached = self.is_cached(page);
+        let marked = |b: &crate::Buffer| !b.flag(BufFlag::Writeback) && b.clear(BufFlag::Ahead);
+        self.map.peek(page * self.per_page).is_some_and(|b| marked(&b)) && is_cached
     }
 }
 
@@ -401,6 +425,18 @@ mod tests {
         assert_eq!(first(SelfStart::Halves)[0], (0, 32, 16));
         assert_eq!(first(SelfStart::GrowsWithin)[0], (0, 32, 16));
         assert_eq!(first(SelfStart::Grows)[0], (0, 64, 32));
+    }
+
+    #[test]
+    fn until_6_10_a_miss_behind_a_window_goes_on_with_it() {
+        let behind = |self_start| {
+            let (mut file, rules) = (File::default(), ReadaheadRules { self_start, ..now() });
+            file.read(0, 1, &rules);
+            // Without a use of the page that starts the next window.
+            file.read(4, 1, &rules)[0]
+        };
+        assert_eq!(behind(SelfStart::GrowsWithin), (4, 24, 12));
+        assert_eq!(behind(SelfStart::Halves), (4, 9, 12));
     }
 
     #[test]

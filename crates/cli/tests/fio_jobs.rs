@@ -426,7 +426,7 @@ fn check_lists_defaults_that_differ_and_values_that_ask_for_nothing() {
     for says in [
         "[j] lockfile=none            off",
         "[j] prio=3                   no effect",
-        "differ here:\n[j] invalidate=1",
+        "differ here:\n[j] disk_util=1",
     ] {
         assert!(said.contains(says), "{says}: {said}");
     }

@@ -40,11 +40,14 @@ pub struct FixedConfig {
 impl FixedConfig {
     /// From a preset's values. Errors: a count out of its range, or FUA without a cache to bypass.
     pub fn from_settings(s: &Settings) -> Result<FixedConfig, ConfigError> {
-        let physical_bytes = s.count("physical_block_bytes", 4096)?;
-        if physical_bytes < 512 || !physical_bytes.is_power_of_two() {
-            let why = "must be a power of two from 512 to 4096";
-            return Err(ConfigError::new("physical_block_bytes", physical_bytes.into(), why));
-        }
+        let bytes = s.get("physical_block_bytes");
+        let physical_bytes = match bytes {
+            512 | 1024 | 2048 | 4096 => bytes as u32,
+            _ => {
+                let why = "must be a power of two from 512 to 4096";
+                return Err(ConfigError::new("physical_block_bytes", bytes, why));
+            }
+        };
         let limits = Limits { zones: zoned::limits(s)?, physical_bytes, ..simple_limits(s)? };
         if limits.barrier_writes && limits.zones.is_some() {
             let why = "cannot be combined with zones, which order their writes";

@@ -79,6 +79,7 @@ impl Node {
         }
         self.write_back(offset, end).await?;
         let (first, behind) = self.blocks(offset, end);
+        self.bdev.mapping().wait_reads(first, behind).await;
         self.bdev.mapping().invalidate(first, behind);
         let sent = self.send_writes(offset, end, data, sync.is_some()).await;
         io.queued().await;
@@ -87,6 +88,7 @@ impl Node {
             failed |= bio.wait().await.is_err();
         }
         // Read into the cache meanwhile.
+        self.bdev.mapping().wait_reads(first, behind).await;
         self.bdev.mapping().invalidate(first, behind);
         if failed {
             return Err(FsError::Io);

@@ -74,14 +74,13 @@ impl Node {
         ahead: &Readahead,
     ) -> FsResult<Vec<Slice>> {
         let bs = self.block();
-        let asked = offset.saturating_add(len);
-        let end = self.bytes().min(asked);
+        let end = self.bytes().min(offset.saturating_add(len));
         let rules = ReadaheadRules::latest(self.part.limits().max_sectors);
         let mut out = Vec::new();
         let mut at = offset;
         while at < end {
             let index = at / bs;
-            let window = ahead.at(self.bdev.mapping(), index, (asked, self.bytes()), &rules);
+            let window = ahead.at(self.bdev.mapping(), index, (end, self.bytes()), &rules);
             if let Some(window) = window {
                 self.start_reads(window);
             }

@@ -506,6 +506,27 @@ fn several_files_are_served_as_fio_serves_them() {
 }
 
 #[test]
+fn lengths_that_look_like_ranges_are_fios() {
+    let jobs = matrix(&[
+        &["rw=read;size=512k", "rw=randrw;size=1m", "rw=write;size=300k;randseed=4"],
+        &[
+            "bs=4k-64k",
+            "bs=4k:16k",
+            "bs=2k-4k-8k",
+            "bs=4k-8k,16k",
+            "bs=4k:8k-16k",
+            "bssplit=4k/50:8k/48",
+            "bssplit=4k/5.:8k/95",
+            "bssplit=36k-60k/29:4k/71",
+            "bssplit=4k/60:8k/60",
+            "bssplit=4k/10:8k/20:16k/30",
+            "bssplit=4k/50:8k",
+        ],
+    ]);
+    check_all("fio lengths", &jobs);
+}
+
+#[test]
 fn shares_and_lengths_of_files_are_fios() {
     const DIRECTIONS: &[&str] = &["rw=write", "rw=randwrite", "rw=randrw", "rw=read"];
     // With blocks of several lengths fio ends a round early if the file had to grow.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::{Bio, Status};
-use wp_cache::{BufFlag, Readahead, WbControl};
+use wp_cache::{Readahead, WbControl};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{Completion, CpuOp, LockGuard};
 use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
@@ -65,9 +65,7 @@ impl Btrfs {
     /// Forgets clean blocks of bytes `from..to`, also those that are being read.
     async fn drop_cache(&self, inode: &Inode, from: u64, to: u64) {
         let (from, to) = (from / BLOCK, to.div_ceil(BLOCK));
-        for b in inode.map.range(from, to) {
-            b.wait_clear(BufFlag::Reading).await;
-        }
+        inode.map.wait_reads(from, to).await;
         inode.map.invalidate(from, to);
     }
 

@@ -141,7 +141,7 @@ impl Ext4 {
             let index = at / bs;
             let size = inode.size.get();
             if let Some(window) = ahead.at(&inode.map, index, (asked, size), &self.readahead()) {
-                self.start_reads(inode, window).await?;
+                self.start_reads(inode, window).await;
             }
             let b = self.data_block(inode, index).await?;
             self.rt.cpu(CpuOp::PageRead, 1).await;
@@ -186,7 +186,8 @@ impl Ext4 {
 
     /// Starts reading what of a window is not in the cache (`ext4_readahead`); what has no place on
     /// the device is zeroes. Waits: for the map of blocks.
-    async fn start_reads(&self, inode: &Inode, window: Ahead) -> FsResult<()> {
+    /// What goes wrong is found by whoever uses the block.
+    async fn start_reads(&self, inode: &Inode, window: Ahead) {
         let missing = |i: u64| inode.map.is_missing(i);
         let _plug = self.bdev.queue().plug();
         let mut i = window.from;
@@ -195,7 +196,7 @@ impl Ext4 {
                 i += 1;
                 continue;
             }
-            let run = self.find_run(inode, i).await?;
+            let Ok(run) = self.find_run(inode, i).await else { return };
             // A truncate may have come: beyond its end nothing may enter the cache.
             let end = inode.size.get().div_ceil(u64::from(self.bs().bytes())).min(window.to);
             let (phys, len) = match run {
@@ -221,7 +222,6 @@ impl Ext4 {
                 }),
             }
         }
-        Ok(())
     }
 
     /// Reads blocks that lie side by side from `phys` on, in one bio.

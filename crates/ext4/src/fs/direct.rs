@@ -128,8 +128,9 @@ impl Ext4 {
     }
 
     /// Drops the cache of a range. `false`: some of it could not be dropped.
-    fn drop_cache(&self, inode: &Inode, from: u64, to: u64) -> bool {
+    async fn drop_cache(&self, inode: &Inode, from: u64, to: u64) -> bool {
         let (a, b) = self.block_range(from, to);
+        inode.map.wait_reads(a, b + 1).await;
         inode.map.invalidate(a, b + 1);
         !inode.map.has_any(a, b + 1)
     }
@@ -273,7 +274,7 @@ impl Ext4 {
         };
         let mut fallback = false;
         if wrote.is_ok() {
-            fallback = !self.drop_cache(inode, at, end);
+            fallback = !self.drop_cache(inode, at, end).await;
         }
         let mut durable = false;
         let mut lock = Some(lock);
@@ -290,7 +291,7 @@ impl Ext4 {
             }
             wrote = self.transferred(inode, (at, end), sent, io).await.map(|fua| durable = fua);
             drop(dio);
-            self.drop_cache(inode, at, end);
+            self.drop_cache(inode, at, end).await;
         }
         let finished = if grows {
             Box::pin(self.end_growth(inode, end, wrote.is_ok() && !fallback)).await
@@ -306,7 +307,7 @@ impl Ext4 {
             let n = Box::pin(self.write_data(inode, at, data)).await?;
             drop(lock);
             self.write_back(inode, at, at + n).await?;
-            self.drop_cache(inode, at, at + n);
+            self.drop_cache(inode, at, at + n).await;
             return self.synced(inode, (at, n), sync, told).await;
         }
         if durable { Ok(len) } else { self.synced(inode, (at, len), sync, told).await }

@@ -352,6 +352,9 @@ impl Ext4 {
         let ops: Rc<dyn wp_cache::WbOps> = inode.clone();
         inode.map.set_ops(Rc::downgrade(&ops));
         inode.map.set_limit(self.limits.get().1);
+        if !self.journals_data(&inode) {
+            inode.map.keep_ahead();
+        }
         self.drop_idle_inodes();
         self.inodes.borrow_mut().insert(u64::from(ino), inode.clone());
         self.inode_order.borrow_mut().push_back(ino);

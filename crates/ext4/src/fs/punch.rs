@@ -300,6 +300,10 @@ impl Ext4 {
             drop(map);
             at = self.stop(h, out).await?;
         }
+        if first < last {
+            // Readahead does not wait for who punches, and may have taken blocks that were there.
+            inode.map.truncate_range(first, last).await;
+        }
         let h = self.start(2).await?;
         let now = self.time();
         inode.set_mtime(now);

@@ -121,7 +121,7 @@ impl F2fs {
             if !inode.has_inline(inline::DATA)
                 && let Some(window) = ahead.at(&inode.map, index, (asked, inode.size.get()), &rules)
             {
-                self.start_reads(inode, window).await?;
+                self.start_reads(inode, window).await;
             }
             let b = self.data_block(inode, index).await?;
             self.rt.cpu(CpuOp::PageRead, 1).await;
@@ -155,7 +155,8 @@ impl F2fs {
 
     /// Starts reading what of a window is not in the cache (`f2fs_mpage_readpages`); what has no
     /// place on the device is zeroes. Waits: for the map of blocks.
-    async fn start_reads(self: &Rc<Self>, inode: &Rc<Inode>, window: Ahead) -> FsResult<()> {
+    /// What goes wrong is found by whoever uses the block.
+    async fn start_reads(self: &Rc<Self>, inode: &Rc<Inode>, window: Ahead) {
         let missing = |i: u64| inode.map.is_missing(i);
         let _plug = self.io.part().plug();
         let mut i = window.from;
@@ -165,7 +166,7 @@ impl F2fs {
                 continue;
             }
             let _tree = inode.map_lock.lock().await;
-            let (start, run) = self.run_at(inode, i, window.to).await?;
+            let Ok((start, run)) = self.run_at(inode, i, window.to).await else { return };
             // A truncate may have come: beyond its end nothing may enter the cache.
             let end = inode.size.get().div_ceil(BLOCK).min(window.to);
             let last = end.min(i.saturating_add(run.clamp(1, BIO_BLOCKS as u64)));
@@ -187,7 +188,6 @@ impl F2fs {
                 }),
             }
         }
-        Ok(())
     }
 
     /// Address of a block (`NULL` and `NEW` too), and how many blocks up to `end` go on from it:

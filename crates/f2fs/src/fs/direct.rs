@@ -170,8 +170,9 @@ impl F2fs {
         }
     }
 
-    pub(super) fn drop_cache(&self, inode: &Inode, from: u64, to: u64) {
+    pub(super) async fn drop_cache(&self, inode: &Inode, from: u64, to: u64) {
         let (a, b) = block_range(from, to);
+        inode.map.wait_reads(a, b + 1).await;
         inode.map.invalidate(a, b + 1);
     }
 
@@ -266,7 +267,7 @@ impl F2fs {
             let waits = era.direct_through_cache_waits || era.direct_through_cache_generic;
             if waits && n > 0 {
                 self.write_back(inode, at, at + n).await?;
-                self.drop_cache(inode, at, at + n);
+                self.drop_cache(inode, at, at + n).await;
             }
             return Ok(n);
         }
@@ -300,7 +301,7 @@ impl F2fs {
         } else {
             let mut dio = Dio::begin(inode).await;
             self.write_back(inode, at, end).await?;
-            self.drop_cache(inode, at, end);
+            self.drop_cache(inode, at, end).await;
             let sent = self.transfer(inode, (at, end), data, allocates, &mut force).await;
             if let Ok(Sent { waits, .. }) = &sent
                 && !waits.is_empty()
@@ -319,7 +320,7 @@ impl F2fs {
             }
             wrote
         };
-        self.drop_cache(inode, at, end);
+        self.drop_cache(inode, at, end).await;
         let done = match wrote {
             Ok(done) => done,
             Err(e) => {
@@ -352,7 +353,7 @@ impl F2fs {
             let rest = pieces.take((len - done) as u32);
             let n = self.write_data(inode, at + done, &rest).await?;
             self.write_back(inode, at + done, at + done + n).await?;
-            self.drop_cache(inode, at + done, at + done + n);
+            self.drop_cache(inode, at + done, at + done + n).await;
             total += n;
         }
         drop(lock.take());

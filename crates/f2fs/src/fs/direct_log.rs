@@ -107,7 +107,7 @@ impl F2fs {
             let most = (at + BIO_BLOCKS as u64).min(last);
             let _dio = Dio::alone(inode).await;
             self.write_back(inode, at * BLOCK, most * BLOCK).await?;
-            self.drop_cache(inode, at * BLOCK, most * BLOCK);
+            self.drop_cache(inode, at * BLOCK, most * BLOCK).await;
             let _op = self.lock_op().await;
             at += self.log_piece(inode, (at, most), &mut pieces, forced).await?;
         }

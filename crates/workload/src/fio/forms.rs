@@ -180,7 +180,12 @@ impl Form {
 
 /// Every value of a list by direction.
 fn each(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
-    text.split(',').map(str::trim).filter(|t| !t.is_empty()).try_for_each(check)
+    let is_negative = text.starts_with('-');
+    let parts = text.split([',', ':', '-']).map(str::trim).filter(|t| !t.is_empty());
+    match is_negative {
+        true => check(text),
+        false => parts.into_iter().try_for_each(check),
+    }
 }
 
 #[cfg(test)]

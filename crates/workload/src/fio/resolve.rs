@@ -16,7 +16,7 @@ use super::paths;
 use super::replay::ReplayOptions;
 use super::result;
 use super::steady::{Criterion, SteadyState};
-use super::value::{self, Amount, by_direction, flag, micros, whole};
+use super::value::{self, Amount, by_direction, flag, micros, numbers_by_direction, whole};
 
 /// Most operations in flight of one job: as many as Linux has for all (`aio-max-nr`).
 const DEPTH_MAX: u64 = 65_536;
@@ -107,6 +107,7 @@ fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
         Some(o) => match set(o.name, entry, job).and_then(|()| verify(job.kb_base)) {
             Ok(()) => {
                 let is_time = form.is_some_and(|f| f.kind == Kind::Time) || o.name == "thinktime";
+                reads_otherwise(o.name, entry, file);
                 if is_time && entry.value.as_ref().is_some_and(|v| v.contains(':')) {
                     let what = format!("`{}` is hours:minutes:seconds here", entry.key);
                     let help = "fio 3.33 reads the first number only, as seconds";
@@ -133,6 +134,25 @@ fn one(entry: &Entry, job: &mut Job, file: &mut JobFile, section: &Section) {
         at: entry.at.clone(),
         refused,
     });
+}
+
+/// Warns of values that look like a range, and that fio reads as something else.
+fn reads_otherwise(name: &str, entry: &Entry, file: &mut JobFile) {
+    let value = entry.value.as_deref().unwrap_or_default();
+    let (what, help) = match name {
+        "bs" | "ba" if value.contains(['-', ':']) => {
+            (format!("`{value}` is read as a number for each direction"), "a range is bsrange")
+        }
+        "bssplit" if value.contains('-') => {
+            (format!("`{value}`: of `36k-60k` only 36k is read"), "fio 3.33 has no ranges there")
+        }
+        _ => return,
+    };
+    file.diagnostics.push(Diagnostic::warning(
+        &entry.value_at,
+        format!("{what}, as by fio 3.33"),
+        help,
+    ));
 }
 
 /// Only one value is possible: what fio would do by it anyway.
@@ -163,13 +183,13 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
             }
         }
         "bs" => {
-            by_direction(text()?, &mut job.bs, |t| positive(bytes(t)?))?;
+            numbers_by_direction(text()?, &mut job.bs, |t| positive(bytes(t)?))?;
         }
         "bsrange" => range(text()?, job)?,
         "bssplit" => split(text()?, job)?,
         "bs_unaligned" => job.unaligned = flag(given)?,
         "bs_is_seq_rand" => job.bs_is_seq_rand = flag(given)?,
-        "ba" => by_direction(text()?, &mut job.align, bytes)?,
+        "ba" => numbers_by_direction(text()?, &mut job.align, bytes)?,
         "size" | "io_size" | "offset" | "offset_increment" if zones_of(text()?).is_some() => {
             let all = ["size", "io_size", "offset", "offset_increment"];
             let place = all.iter().position(|k| *k == name).unwrap_or(0);
@@ -190,7 +210,7 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "rwmixread" => job.rwmix_read = percent(text()?)?,
         "rwmixwrite" => job.rwmix_read = 100 - percent(text()?)?,
         "percentage_random" => {
-            by_direction(text()?, &mut job.percent_random, percent)?;
+            numbers_by_direction(text()?, &mut job.percent_random, percent)?;
         }
         "norandommap" => job.no_map = flag(given)?,
         "random_generator" => {
@@ -272,10 +292,10 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "thinktime_blocks" => job.thinktime_blocks = positive(bytes(text()?)?)?,
         "thinktime_blocks_type" => only(text()?, &["complete", "issue"], "no such type")?,
         "thinktime_spin" => drop(micros(text()?, false)?),
-        "rate" => by_direction(text()?, &mut job.rate, bytes)?,
-        "rate_iops" => by_direction(text()?, &mut job.rate_iops, bytes)?,
-        "rate_min" => by_direction(text()?, &mut job.rate_min, bytes)?,
-        "rate_iops_min" => by_direction(text()?, &mut job.rate_iops_min, bytes)?,
+        "rate" => numbers_by_direction(text()?, &mut job.rate, bytes)?,
+        "rate_iops" => numbers_by_direction(text()?, &mut job.rate_iops, bytes)?,
+        "rate_min" => numbers_by_direction(text()?, &mut job.rate_min, bytes)?,
+        "rate_iops_min" => numbers_by_direction(text()?, &mut job.rate_iops_min, bytes)?,
         "rate_cycle" => job.rate_cycle = bytes(text()?)?,
         "rate_process" => {
             job.poisson = match text()? {
@@ -588,8 +608,10 @@ fn one_split(text: &str, kb: u64) -> Result<Vec<(u64, u64)>, String> {
         let (size, share) = part.split_once('/').unwrap_or((part, ""));
         let share = match share.trim() {
             "" => None,
-            s => Some(percent(s)?).filter(|p| *p > 0),
+            // fio reads as far as the digits go.
+            s => Some(percent(s.split_once('.').map_or(s, |(n, _)| n))?).filter(|p| *p > 0),
         };
+        let size = size.split_once('-').map_or(size, |(first, _)| first);
         list.push((positive(value::bytes(size, kb)?)?, share));
     }
     if list.len() > SPLIT_MAX {
@@ -597,10 +619,10 @@ fn one_split(text: &str, kb: u64) -> Result<Vec<(u64, u64)>, String> {
     }
     let given: u64 = list.iter().filter_map(|s| s.1).sum();
     let missing = list.iter().filter(|s| s.1.is_none()).count() as u64;
-    if given > 100 || (missing == 0 && given < 100) {
-        return Err(format!("the percentages add up to {given}, not to 100"));
+    if given > 100 && missing > 1 {
+        return Err(format!("the percentages add up to {given}, more than 100"));
     }
-    let rest = (100 - given).checked_div(missing).unwrap_or(0);
+    let rest = 100u64.saturating_sub(given).checked_div(missing).unwrap_or(0);
     let mut list: Vec<(u64, u64)> =
         list.into_iter().map(|(size, share)| (size, share.unwrap_or(rest))).collect();
     list.sort_by_key(|s| s.1);

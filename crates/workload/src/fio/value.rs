@@ -168,7 +168,27 @@ pub fn by_direction<T: Clone>(
     current: &mut [T; 3],
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<(), String> {
-    let mut parts = text.split(',').collect::<Vec<_>>();
+    spread(text.split(',').collect(), text, current, parse)
+}
+
+/// The same for numbers, which fio takes apart at `:` if there is no comma, and at `-` if there is
+/// neither: `bs=4k-512k` reads 4 KiB and writes 512 KiB. A number ends with any of them.
+pub fn numbers_by_direction<T: Clone>(
+    text: &str,
+    current: &mut [T; 3],
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<(), String> {
+    let separator = [',', ':', '-'].into_iter().find(|c| text.contains(*c)).unwrap_or(',');
+    let number = |part: &str| parse(part.split([':', '-']).next().unwrap_or(part).trim());
+    spread(text.split(separator).collect(), text, current, number)
+}
+
+fn spread<T: Clone>(
+    mut parts: Vec<&str>,
+    text: &str,
+    current: &mut [T; 3],
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<(), String> {
     if parts.len() > 1 && parts.last() == Some(&"") {
         parts.pop();
     }
