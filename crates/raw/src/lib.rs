@@ -6,7 +6,6 @@
 //!                there was a write since the last one.
 //!             2. a direct write holds no lock. One through the cache holds the node's.
 //!             3. the last close writes everything and empties the cache.
-//! Left out:   readahead beyond what one call reads, as in the file systems here.
 //! Source:     Linux `block/fops.c` (`blkdev_direct_IO`, `blkdev_fsync`, `blkdev_write_iter`),
 //!             `block/ioctl.c` (`blk_ioctl_discard`), `block/bdev.c` (`bdev_release`).
 

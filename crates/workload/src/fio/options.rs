@@ -170,7 +170,11 @@ pub static OPTIONS: &[OptionInfo] = &[
     no("opendir", &[], "list the files"),
     idle("unique_filename", &[], NO_EFFECT),
     no("lockfile", &[], "no file locks"),
-    exact("fadvise_hint", &[], "1 (default): random or sequential, as the job reads"),
+    near(
+        "fadvise_hint",
+        &[],
+        "1 (default): random or sequential, as the job reads; nilfs2 reads nothing ahead",
+    ),
     idle("write_hint", &[], "accepted without effect: devices support no hints"),
     // Durability.
     near(
