@@ -55,6 +55,23 @@ impl ReadaheadRules {
             last_page: false,
         }
     }
+
+    /// The same for another kernel, by its rules: does one call read up to a request of the device
+    /// (4.10)? Does a window start itself (until 6.10), and within a limit (4.19)? Is the last page
+    /// remembered (until 5.11)?
+    #[must_use]
+    pub fn of_era(self, [reads_io_pages, starts_itself, has_limit, last_page]: [bool; 4]) -> Self {
+        ReadaheadRules {
+            io_pages: if reads_io_pages { self.io_pages } else { 0 },
+            self_start: match (starts_itself, has_limit) {
+                (true, false) => SelfStart::Grows,
+                (true, true) => SelfStart::GrowsWithin,
+                (false, _) => SelfStart::Halves,
+            },
+            last_page,
+            ..self
+        }
+    }
 }
 
 /// What a program has said of its reads (`posix_fadvise`).

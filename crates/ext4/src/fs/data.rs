@@ -10,7 +10,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
-use wp_cache::{Ahead, BufFlag, Buffer, Readahead, ReadaheadRules, SelfStart};
+use wp_cache::{Ahead, BufFlag, Buffer, Readahead, ReadaheadRules};
 use wp_jbd2::{Handle, Ordered};
 use wp_medium::{PAGE_BYTES, Pieces, Slice, join};
 use wp_rt::{CpuOp, MaybeReady, soon};
@@ -171,17 +171,12 @@ impl Ext4 {
     /// How files are read ahead (`sb->s_bdi`).
     fn readahead(&self) -> ReadaheadRules {
         let era = &self.opts.era;
-        let latest = ReadaheadRules::latest(self.bdev.queue().limits().max_sectors);
-        ReadaheadRules {
-            io_pages: if era.reads_io_pages { latest.io_pages } else { 0 },
-            self_start: match (era.window_starts_itself, era.window_has_limit) {
-                (true, false) => SelfStart::Grows,
-                (true, true) => SelfStart::GrowsWithin,
-                (false, _) => SelfStart::Halves,
-            },
-            last_page: era.remembers_last_page,
-            ..latest
-        }
+        ReadaheadRules::latest(self.bdev.queue().limits().max_sectors).of_era([
+            era.reads_io_pages,
+            era.window_starts_itself,
+            era.window_has_limit,
+            era.remembers_last_page,
+        ])
     }
 
     /// Starts reading what of a window is not in the cache (`ext4_readahead`); what has no place on
