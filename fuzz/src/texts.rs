@@ -6,11 +6,10 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use wp_base::{Time, zone_report};
-use wp_ext4::fs::era::Version;
 use wp_lab::claims::{Claims, Pins};
 use wp_lab::crash::KnownFailures;
 use wp_lab::reference::{RunSpec, parse_differences, parse_kernel_runs};
-use wp_vfs::Options;
+use wp_vfs::{Options, Version};
 use wp_workload::filebench::wml;
 use wp_workload::fio::{
     self, Action, Ask, Chosen, Direction, Existing, Job, Layout, Log, ReplayOptions, RunOptions,
@@ -201,7 +200,7 @@ pub fn words(input: &[u8]) {
             if let Some(version) = Version::parse(word) {
                 let again = Version::parse(&version.to_string());
                 assert_eq!(again, Some(version));
-                let _ = version.has_evidence();
+                let _ = version.series();
                 let _ = wp_ext4::fs::era::Era::of(version);
             }
             let _ = (wp_ext4::ENTRY.eras)(word);

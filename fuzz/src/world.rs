@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use wp_base::{FsResult, Sector};
 use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
-use wp_ext4::fs::era::{Era, Version};
+use wp_ext4::fs::era::Era;
 use wp_ext4::fs::{DataMode, Ext4, MountOptions, Mounted};
 use wp_medium::Medium;
 use wp_rt::Rt;
-use wp_vfs::{Fd, OpenFlags, Reserve, Vfs};
+use wp_vfs::{Fd, OpenFlags, Reserve, Version, Vfs};
 
 /// How an image is mounted.
 #[derive(Clone, Copy, Debug)]

@@ -44,7 +44,9 @@ pub enum FsError {
     NoData,
     /// `ERANGE`: a name beyond what attributes may have.
     Range,
-    /// `EOPNOTSUPP`: the format or this build cannot do it; says what.
+    /// `EOPNOTSUPP`, as the kernel of that version answers: its file system has no such call.
+    NotInKernel,
+    /// `EOPNOTSUPP`: this build cannot do it, whatever a kernel can; says what.
     Unsupported(String),
     /// `EUCLEAN`: the image contradicts itself.
     Corrupt(Box<Corruption>),
@@ -167,7 +169,7 @@ impl FsError {
             FsError::Loop => "ELOOP",
             FsError::NoData => "ENODATA",
             FsError::Range => "ERANGE",
-            FsError::Unsupported(_) => "EOPNOTSUPP",
+            FsError::NotInKernel | FsError::Unsupported(_) => "EOPNOTSUPP",
             FsError::Corrupt(_) => "EUCLEAN",
         }
     }

@@ -319,14 +319,8 @@ fn listed(view: &dyn View, table: &Table) -> String {
 /// system has. Errors: reported to the user.
 pub fn recovery_options(fs: &FsEntry, era: Option<&str>, out: &Out) -> Result<Options, ExitCode> {
     let era = era.unwrap_or(fs.newest());
-    if !fs.models(era) {
-        let [oldest, newest] = fs.kernels;
-        let known = match oldest == newest {
-            true => newest.to_owned(),
-            false => format!("{oldest} to {newest}"),
-        };
-        let message = format!("--era {era}: {} is modelled as in Linux {known}", fs.name);
-        let help = format!("leave --era out, or give --era {newest}");
+    if let Err(message) = fs.check_era(era) {
+        let help = format!("leave --era out, or give --era {}", fs.newest());
         return Err(out.fail(Exit::Unsupported, "era", &message, &help));
     }
     let mut options = Options::default();

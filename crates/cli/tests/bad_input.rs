@@ -93,6 +93,10 @@ fn options_that_cannot_be_are_refused_before_anything_runs() {
         (&["run", "--fs", "ext4,nobarier"][..], "nobarrier"),
         (&["run", "--fs", "ext5"], "ext4"),
         (&["run", "--fs", "ext4,era=x"], "kernel version"),
+        (&["run", "--fs", "ext4,era=2.6.32"], "has the rules of Linux 3.3 to"),
+        (&["crash", "--fs", "nilfs2,era=4.4"], "has the rules of Linux 5.10 to"),
+        (&["run", "--fs", "f2fs,era=debian-8"], "has the rules of Linux"),
+        (&["crash", "--fs", "ext4,era=debian-1"], "neither a kernel version nor a distribution"),
         (&["run", "--device", "ssd-129"], "ssd-128"),
         (&["run", "--device", "ssd-128,capacity_bytes=100"], "capacity_bytes"),
         (&["run", "--elevator", "lift"], "cfq"),
@@ -156,7 +160,8 @@ fn a_torn_event_file_is_named_with_its_line() {
 
 #[test]
 fn every_list_is_one_json_document() {
-    for what in ["fs", "devices", "elevators", "workloads", "papers", "eras", "cpus"] {
+    for what in ["fs", "devices", "elevators", "workloads", "papers", "eras", "durability", "cpus"]
+    {
         let a = writepath(&["list", what, "--json"]);
         assert_eq!(a.code, 0, "{what}: {}", a.stderr);
         let doc: serde_json::Value = serde_json::from_str(&a.stdout).expect("JSON");

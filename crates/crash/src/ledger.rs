@@ -196,6 +196,8 @@ pub struct Ledger {
 struct Open {
     object: Object,
     synced: bool,
+    /// Writes go to the end, wherever they ask for.
+    append: bool,
     direct: bool,
     /// Version at which it was opened, or was last told of a failure.
     since: u32,
@@ -451,8 +453,8 @@ impl Ledger {
             }
         }
         if let (Call::Pwrite { at, len, seed, .. }, Some(FsError::Io)) = (&did.call, &did.error) {
-            let object = open.object;
-            self.write(object, version, *at, &contents(*seed, *at, *len), true);
+            let (object, to) = (open.object, self.place(*open, *at));
+            self.write(object, version, to, &contents(*seed, *at, *len), true);
         }
     }
 
@@ -538,6 +540,7 @@ impl Ledger {
                     Open {
                         object,
                         synced: how.dsync || how.sync,
+                        append: how.append,
                         direct: how.direct,
                         since: version,
                         since_fs: version,
@@ -556,6 +559,7 @@ impl Ledger {
             Call::Pwrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
                 let data = contents(*seed, *at, *len);
+                let at = &self.place(o, *at);
                 let len = did.short.unwrap_or(*len).min(*len);
                 // Beside an asynchronous write of the same bytes it need not be the later one.
                 let is_raced = walk.is_raced(o.object, (*at, *at + u64::from(len)));
@@ -571,7 +575,8 @@ impl Ledger {
             }
             Call::AioWrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
-                self.submit(n, (o, *at, contents(*seed, *at, *len)), walk);
+                let to = self.place(o, *at);
+                self.submit(n, (o, to, contents(*seed, *at, *len)), walk);
             }
             Call::AioRead { .. } | Call::Fadvise(..) => {}
             Call::AioWait(_) => self.ended(n, did, walk),
@@ -641,8 +646,9 @@ impl Ledger {
                     Alloc::Extend => {
                         self.grow(o, version, at + len, None);
                         let own = walk.open.get(fd).copied().filter(|o| o.synced);
-                        if let Some(open) = own.filter(|_| at + len > size) {
-                            // The length is durable; of what was written before nothing is said.
+                        if let Some(open) = own {
+                            // So much length is durable; of what was written before nothing is
+                            // said.
                             let to = at + len;
                             let from = to.next_multiple_of(self.block);
                             let any = walk.told.get(&o).copied().unwrap_or(0);
@@ -797,6 +803,11 @@ impl Ledger {
             let grown = SizeVersion { version, from, to, wrote, maybe: false };
             self.files[o as usize].sizes.push(grown);
         }
+    }
+
+    /// Where a write goes that asks for byte `at`.
+    fn place(&self, open: Open, at: u64) -> u64 {
+        if open.append { self.size(open.object) } else { at }
     }
 
     /// Space up to byte `end` was asked for, whatever the length; 0: some was given back.

@@ -14,7 +14,7 @@ use wp_vfs::{
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, ro_compat};
-use crate::fs::era::{Era, POLICIES, Version};
+use crate::fs::era::{Era, POLICIES, version};
 use crate::fs::{DataMode, Ext4, MountOptions, Mounted, TableTrim};
 use crate::image;
 use crate::mkfs::{Features, InodeTables, JournalSize, MkfsOptions, mkfs};
@@ -239,7 +239,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "ext4",
     about: "ext4 with jbd2, Linux 3.4 to 6.18; validated against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
-    kernels: ["3.4", "6.18"],
+    kernels: ["3.3", "6.18"],
     held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
     promises: Promises {
         fsync_keeps_names: true,
@@ -265,8 +265,8 @@ pub static ENTRY: FsEntry = FsEntry {
 
 fn era_of(o: &Options) -> FsResult<Era> {
     let text = o.get("era", OPTIONS).unwrap_or("4.6");
-    let version = Version::parse(text)
-        .ok_or(FsError::Invalid("era: a kernel version such as 3.4 or 4.6.2"))?;
+    let version =
+        version(text).ok_or(FsError::Invalid("era: a kernel version such as 3.4 or 4.6.2"))?;
     // Single repairs, so that the effect of each can be told from the rest of a kernel version.
     let mut era = Era::of(version);
     era.sync_flushes |= switch(o, "sync_flushes");
@@ -297,7 +297,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 /// Features that mke2fs gave in an era: metadata_csum and 64bit came later.
 fn features(era: Era) -> Features {
     // e2fsprogs 1.43 (May 2016) made them defaults; kernels could mount them from 3.6 on.
-    if era.version >= Version(4, 7, 0) { Features::today() } else { Features::era_2012() }
+    if era.version >= wp_vfs::Version(4, 7, 0) { Features::today() } else { Features::era_2012() }
 }
 
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
@@ -541,5 +541,5 @@ fn blocks(view: &dyn View) -> FsResult<Box<dyn BlockMap>> {
 }
 
 fn eras(text: &str) -> Option<Vec<EraRule>> {
-    Some(wp_vfs::era_rules(POLICIES, Version::parse(text)?))
+    Some(wp_vfs::era_rules(POLICIES, version(text)?))
 }

@@ -127,8 +127,6 @@ wp_base::sites! {
             "data of a write that grows a file within a block is ordered before the commit (3.4)";
         FILE_ALLOCATED, Order, "ext4/write/file-allocated":
             "data allocated in write() is ordered before the commit";
-        WRITE_TID, Order, "ext4/write/datasync-tid":
-            "fdatasync waits for the transaction that changed the length";
         INIT_TID, Order, "ext4/write/initialise-tid":
             "fdatasync waits for the transaction in which a write initialized an extent";
         EXTEND_GAP, Write, "ext4/write/zero-gap":
@@ -205,8 +203,6 @@ wp_base::sites! {
             "the extents of a direct write are converted after its data completes";
         DIRECT_MAP_TID, Order, "ext4/direct/map-tid":
             "fdatasync waits for the transaction that split a direct write's extents";
-        DIRECT_GROW_TID, Order, "ext4/direct/growth-tid":
-            "fdatasync waits for the transaction that changed the length after a direct write";
         DIRECT_FILE, Order, "ext4/direct/file-inode":
             "data of an extending direct write is ordered before its extents (3.8 to 4.6)";
     }

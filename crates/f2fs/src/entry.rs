@@ -7,12 +7,12 @@ use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, RecoveryPlan, When,
+    OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, xattr};
-use crate::fs::era::{Era, POLICIES, Version};
+use crate::fs::era::{Era, POLICIES};
 use crate::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
 use crate::mkfs::{MkfsOptions, mkfs};

@@ -16,7 +16,12 @@ pub fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
     let (name, rest) = name_and_rest(text);
     let fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, name)?;
     let options = Options::parse(rest, fs.options).map_err(|e| e.to_string())?;
+    check_era(fs, &options)?;
     Ok((fs, options))
+}
+
+fn check_era(fs: &FsEntry, options: &Options) -> Result<(), String> {
+    options.get("era", fs.options).map_or(Ok(()), |era| fs.check_era(era))
 }
 
 /// The same, or no file system: `none`.
@@ -24,6 +29,7 @@ pub fn machine_fs(text: &str) -> Result<(&'static FsEntry, Options), String> {
     let (name, rest) = name_and_rest(text);
     let fs = registry::find_fs(name)?;
     let options = Options::parse(rest, fs.options).map_err(|e| e.to_string())?;
+    check_era(fs, &options)?;
     Ok((fs, options))
 }
 

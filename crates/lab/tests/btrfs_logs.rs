@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use wp_crash::Rule;
-use wp_lab::crash::bugs::{BUGS, affected, fixed};
+use wp_lab::crash::bugs::{affected, find, fixed};
 use wp_lab::crash::{Campaign, Source, run};
 use wp_workload::program::Program;
 
@@ -84,7 +84,7 @@ const PROGRAMS: [(&str, &str); 21] = [
 
 /// Violations of the bug's rule with the rule of logs left out, and with it.
 fn broken(id: &str, program: &Program) -> (u64, u64) {
-    let bug = BUGS.iter().find(|b| b.id == id).expect("it is in the list");
+    let bug = find(id).expect("it is in the list");
     let of = |(campaign, rule): (Campaign, Rule)| {
         let source = Source::Text(program.clone());
         let c = Campaign { source, programs: (0, 1), stop_at: Vec::new(), ..campaign };
@@ -111,7 +111,7 @@ fn each_reported_program_loses_what_was_synced_without_its_rule_and_not_with_it(
 #[test]
 fn a_renamed_directory_that_is_synced_has_its_new_name_in_6_12() {
     let text = "mkdir A; sync; rename A B; + B/foo; s B/foo; d B; nap 1000";
-    let bug = BUGS.iter().find(|b| b.id == "N18").expect("it is in the list");
+    let bug = find("N18").expect("it is in the list");
     let (campaign, _) = affected(bug).expect("a machine");
     let source = Source::Text(program(text));
     let c = Campaign { source, programs: (0, 1), stop_at: Vec::new(), ..campaign };
@@ -163,7 +163,7 @@ fn what_was_once_wrong_here_is_not() {
         "open 0 a rw,creat,dsync; pwrite 0 159744 0 1; pwrite 0 4096 0 2; ftruncate 0 0; fsync 0; \
          pwrite 0 4096 4096 3",
     ];
-    let bug = BUGS.iter().find(|b| b.id == "N21").expect("it is in the list");
+    let bug = find("N21").expect("it is in the list");
     for text in programs {
         let (campaign, _) = fixed(bug).expect("a machine");
         let source = Source::Text(program(text));

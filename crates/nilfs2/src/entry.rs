@@ -7,12 +7,13 @@ use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, RecoveryPlan, When,
+    OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 use zerocopy::IntoBytes;
 
 use crate::check::{self, CheckOptions};
 use crate::disk::SuperBlock;
+use crate::era::{Era, POLICIES};
 use crate::fs::{CleanerOptions, MountOptions, Mounted, Nilfs, Share};
 use crate::image::{self, InspectOptions, RecoverOptions};
 use crate::mkfs::{MkfsOptions, mkfs};
@@ -172,8 +173,8 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "nilfs2",
     about: "NILFS2, optionally with its cleaner; images as mkfs.nilfs2 2.2.9 makes them",
     options: OPTIONS,
-    kernels: ["6.1", "6.12"],
-    // Crashed images and marks of a write log; the rules of 6.12 are the same.
+    kernels: ["5.10", "6.12"],
+    // Crashed images and marks of a write log; the write path of 6.12 is the same.
     held: &["6.1", "6.12"],
     promises: Promises {
         // A checkpoint has everything that came before it, in order. But Linux's fsync of a file
@@ -200,17 +201,14 @@ pub static ENTRY: FsEntry = FsEntry {
     stages: &crate::stages::STAGES,
 };
 
-/// A kernel version, such as 6.1.
-fn version(text: &str) -> Option<(u16, u16)> {
-    let mut parts = text.split('.').map(|n| n.parse().ok());
-    let found = (parts.next()??, parts.next()??);
-    parts.all(|p| p.is_some()).then_some(found)
+fn era_of(o: &Options) -> FsResult<Era> {
+    let version = Version::parse(o.get("era", OPTIONS).unwrap_or_default());
+    version.map(Era::of).ok_or(FsError::Invalid("era: a kernel version such as 6.1"))
 }
 
 fn how(o: &Options) -> FsResult<RecoverOptions> {
-    let era = o.get("era", OPTIONS).unwrap_or_default();
-    version(era).ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
-    Ok(RecoverOptions::default())
+    let misplaces = era_of(o)?.recovery_misplaces;
+    Ok(RecoverOptions { misplaces, ..RecoverOptions::default() })
 }
 
 fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
@@ -299,7 +297,7 @@ const HZ: &str = "hz: timer ticks a second, 100, 125, 200, 250, 500 or 1000";
 
 fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     Box::pin(async move {
-        how(o)?;
+        let era = era_of(o)?;
         let strict_order = match o.get("order", OPTIONS).unwrap_or_default() {
             "relaxed" => false,
             "strict" => true,
@@ -311,6 +309,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         }
         let nobarrier = o.get("nobarrier", OPTIONS);
         let options = MountOptions {
+            era,
             barrier: nobarrier.is_none_or(|v| v == "false" || v == "0"),
             strict_order,
             sync_inodes: is_set(o, "sync_inodes"),
@@ -397,7 +396,6 @@ fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResul
     })
 }
 
-/// No rule of what is here differs between kernels.
 fn eras(text: &str) -> Option<Vec<EraRule>> {
-    version(text).map(|_| Vec::new())
+    Version::parse(text).map(|v| wp_vfs::era_rules(POLICIES, v))
 }

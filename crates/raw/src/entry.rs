@@ -28,7 +28,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: NAME,
     about: "no file system: programs use the block device, /dev/NAME",
     options: OPTIONS,
-    kernels: ["5.0", "6.18"],
+    kernels: ["3.3", "6.18"],
     held: &["6.12"],
     promises: Promises {
         fsync_keeps_names: false,
@@ -48,7 +48,7 @@ pub static ENTRY: FsEntry = FsEntry {
     check,
     survey,
     blocks: |_| Ok(Box::new(Blocks)),
-    eras: |era| wp_vfs::era_numbers(era).map(|_| Vec::<EraRule>::new()),
+    eras: |era| wp_vfs::Version::parse(era).map(|_| Vec::<EraRule>::new()),
     stages: &STAGES,
 };
 

@@ -12,6 +12,7 @@ use wp_medium::{Medium, Overlay, Slice, Sound, View, Writes};
 use wp_rt::Rt;
 
 use crate::fs::{FileSystem, FileType};
+use crate::{Base, Distribution, Version};
 
 /// All that a file system may touch.
 #[derive(Clone)]
@@ -323,6 +324,8 @@ pub struct EraRule {
     pub from: String,
     /// First version without it; empty: still so.
     pub until: String,
+    /// Stable releases that took the commit over, each for its series.
+    pub backports: Vec<String>,
     /// Does it hold in the version asked for?
     pub holds: bool,
 }
@@ -464,8 +467,24 @@ impl FsEntry {
     /// Is a kernel version between the oldest and the newest of [`FsEntry::held`]? If not, rules
     /// may be missing.
     pub fn has_evidence(&self, era: &str) -> bool {
-        let held = || self.held.iter().filter_map(|t| version(t));
-        version(era).is_some_and(|v| held().min() <= Some(v) && Some(v) <= held().max())
+        let held = || self.held.iter().filter_map(|t| series(t));
+        series(era).is_some_and(|v| held().min() <= Some(v) && Some(v) <= held().max())
+    }
+
+    /// What the user of an era should know of it.
+    pub fn era_note(&self, era: &str) -> Option<String> {
+        let version = Version::parse(era)?;
+        let own = Distribution::find(era).filter(|d| d.base == Base::Own);
+        match own {
+            Some(d) => Some(format!(
+                "{} stands for Linux {version}: fixes that it took over itself are not modelled",
+                d.name
+            )),
+            None if !self.has_evidence(era) => Some(format!(
+                "the rules of Linux {version} are not validated against a real kernel"
+            )),
+            None => None,
+        }
     }
 
     /// The newest kernel version whose rules it has.
@@ -474,17 +493,38 @@ impl FsEntry {
         newest
     }
 
+    /// The range of versions whose rules it has, for messages.
+    fn range(&self) -> String {
+        let [oldest, newest] = self.kernels;
+        if oldest == newest { newest.to_owned() } else { format!("{oldest} to {newest}") }
+    }
+
+    /// Errors: `era` is no kernel version, or one whose rules it has not; which it has.
+    pub fn check_era(&self, era: &str) -> Result<(), String> {
+        let (name, range) = (self.name, self.range());
+        if Version::parse(era).is_none() {
+            return Err(format!(
+                "{name}: era={era} is neither a kernel version nor a distribution: write one from \
+                 {range}, as in era={} or era=debian-12 (`writepath list eras`)",
+                self.newest()
+            ));
+        }
+        match self.models(era) {
+            true => Ok(()),
+            false => Err(format!("{name} has the rules of Linux {range}, not of {era}")),
+        }
+    }
+
     /// Has it the rules of this kernel version?
-    pub fn models(&self, era: &str) -> bool {
-        let [oldest, newest] = self.kernels.map(version);
-        version(era).is_some_and(|v| oldest <= Some(v) && Some(v) <= newest)
+    fn models(&self, era: &str) -> bool {
+        let [oldest, newest] = self.kernels.map(series);
+        series(era).is_some_and(|v| oldest <= Some(v) && Some(v) <= newest)
     }
 }
 
-/// The first two numbers of a kernel version.
-fn version(text: &str) -> Option<(u16, u16)> {
-    let (major, minor, _) = crate::era_numbers(text)?;
-    Some((major, minor))
+/// The series of a kernel version.
+fn series(text: &str) -> Option<Version> {
+    Version::parse(text).map(Version::series)
 }
 
 #[cfg(test)]

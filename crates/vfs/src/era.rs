@@ -6,10 +6,44 @@
 use std::fmt;
 
 use crate::EraRule;
+use crate::distributions::DISTRIBUTIONS;
+
+/// A release of the Linux kernel: 6.12.117 is that stable release, 6.12 the first of its series
+/// (6.12.0).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version(pub u16, pub u16, pub u16);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Version(major, minor, patch) = self;
+        match patch {
+            0 => write!(f, "{major}.{minor}"),
+            _ => write!(f, "{major}.{minor}.{patch}"),
+        }
+    }
+}
+
+impl Version {
+    /// Parses `3.4`, `3.4.2`, or a distribution (`debian-12`: [`DISTRIBUTIONS`]). No for anything
+    /// else.
+    pub fn parse(text: &str) -> Option<Version> {
+        if let Some(d) = DISTRIBUTIONS.iter().find(|d| d.name == text) {
+            return Some(d.kernel);
+        }
+        let mut parts = text.split('.').map(|p| p.parse::<u16>().ok());
+        let all = Version(parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
+        parts.next().is_none().then_some(all)
+    }
+
+    /// The first release of its series: the development of the kernel itself, without backports.
+    pub fn series(self) -> Version {
+        Version(self.0, self.1, 0)
+    }
+}
 
 /// A rule that held for a range of versions.
 #[derive(Clone, Copy, Debug)]
-pub struct Policy<V> {
+pub struct Policy {
     /// Short name.
     pub name: &'static str,
     /// What the kernel does while it holds.
@@ -17,70 +51,73 @@ pub struct Policy<V> {
     /// Title of the commit that introduced or ended it, or what is known.
     pub commit: &'static str,
     /// First version; `None`: as far back as our evidence goes.
-    pub from: Option<V>,
+    pub from: Option<Version>,
     /// First version without it; `None`: still so.
-    pub until: Option<V>,
+    pub until: Option<Version>,
+    /// Stable releases, one per series, that took the commit over: it ends the rule where there is
+    /// an end, else it begins it.
+    pub backports: &'static [Version],
 }
 
-impl<V: Copy + PartialOrd> Policy<V> {
+impl Policy {
     /// Does it hold in `v`?
-    pub fn holds(&self, v: V) -> bool {
-        self.from.is_none_or(|f| v >= f) && self.until.is_none_or(|u| v < u)
+    pub fn holds(&self, v: Version) -> bool {
+        let has = |bound: Version, backports: &[Version]| {
+            v >= bound || backports.iter().any(|b| b.series() == v.series() && v >= *b)
+        };
+        let (begins, ends) = match self.until {
+            Some(_) => (&[][..], self.backports),
+            None => (self.backports, &[][..]),
+        };
+        self.from.is_none_or(|from| has(from, begins))
+            && self.until.is_none_or(|until| !has(until, ends))
     }
 }
 
 /// What `policies` resolve to in `version`, for lists.
-pub fn rules<V: Copy + PartialOrd + fmt::Display>(
-    policies: &[Policy<V>],
-    version: V,
-) -> Vec<EraRule> {
-    let text = |v: Option<V>| v.map(|v| v.to_string()).unwrap_or_default();
-    let rule = |p: &Policy<V>| EraRule {
+pub fn rules(policies: &[Policy], version: Version) -> Vec<EraRule> {
+    let text = |v: Option<Version>| v.map(|v| v.to_string()).unwrap_or_default();
+    let rule = |p: &Policy| EraRule {
         name: p.name,
         what: p.what,
         commit: p.commit,
         from: text(p.from),
         until: text(p.until),
+        backports: p.backports.iter().map(Version::to_string).collect(),
         holds: p.holds(version),
     };
     policies.iter().map(rule).collect()
 }
 
-/// The numbers of `3.4` or `3.4.2`; a third one that is left out is 0. No for text that is no
-/// version.
-pub fn numbers(text: &str) -> Option<(u16, u16, u16)> {
-    let mut parts = text.split('.').map(|p| p.parse::<u16>().ok());
-    let all = (parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
-    parts.next().is_none().then_some(all)
-}
-
-/// A file system's policies: `POLICIES`, and `Era` with a field for each, of a type `Version` that
-/// is in scope.
+/// A file system's policies: `POLICIES`, and `Era` with a field for each.
 ///
 /// A line is a field with its documentation, the commit's title, first version, first version
-/// without it, and what the kernel does.
+/// without it, `backported` and a list of stable releases if there are any, and what the kernel
+/// does.
 #[macro_export]
 macro_rules! policies {
     ($(
         $(#[$doc:meta])*
-        $field:ident = $commit:literal, $from:expr, $until:expr, $what:literal;
+        $field:ident = $commit:literal, $from:expr, $until:expr,
+            $(backported $backports:expr,)? $what:literal;
     )*) => {
         /// Every policy, in the order of the code that asks.
-        pub static POLICIES: &[$crate::Policy<Version>] = &[$($crate::Policy {
+        pub static POLICIES: &[$crate::Policy] = &[$($crate::Policy {
             name: stringify!($field), what: $what, commit: $commit, from: $from, until: $until,
+            backports: { let none: &[$crate::Version] = &[]; $(let none = $backports;)? none },
         }),*];
 
         /// What a kernel version resolves to.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct Era {
             /// The version asked for.
-            pub version: Version,
+            pub version: $crate::Version,
             $($(#[$doc])* pub $field: bool,)*
         }
 
         impl Era {
             /// The rules of `version`.
-            pub fn of(version: Version) -> Era {
+            pub fn of(version: $crate::Version) -> Era {
                 let holds =
                     |name: &str| POLICIES.iter().any(|p| p.name == name && p.holds(version));
                 Era { version, $($field: holds(stringify!($field)),)* }
@@ -93,24 +130,56 @@ macro_rules! policies {
 mod tests {
     use super::*;
 
+    const RULE: Policy = Policy {
+        name: "p",
+        what: "",
+        commit: "",
+        from: Some(Version(3, 0, 0)),
+        until: Some(Version(5, 0, 0)),
+        backports: &[],
+    };
+
+    fn holds<const N: usize>(p: &Policy, versions: [&str; N]) -> [bool; N] {
+        versions.map(|v| p.holds(Version::parse(v).expect("a version")))
+    }
+
     #[test]
     fn a_policy_holds_from_its_first_version_to_before_its_last() {
-        let p = Policy { name: "p", what: "", commit: "", from: Some(3), until: Some(5) };
-        assert_eq!([2, 3, 4, 5].map(|v| p.holds(v)), [false, true, true, false]);
-        let always = Policy { from: None, until: None, ..p };
-        assert!(always.holds(0));
-        let listed = rules(&[p, always], 4);
+        assert_eq!(holds(&RULE, ["2.9", "3.0", "4.9", "5.0"]), [false, true, true, false]);
+        let always = Policy { from: None, until: None, ..RULE };
+        assert_eq!(holds(&always, ["0.1", "9.0"]), [true, true]);
+        let listed = rules(&[RULE, always], Version(4, 0, 0));
         let of = |r: &EraRule| (r.from.clone(), r.until.clone(), r.holds);
-        assert_eq!(of(&listed[0]), ("3".to_owned(), "5".to_owned(), true));
+        assert_eq!(of(&listed[0]), ("3.0".to_owned(), "5.0".to_owned(), true));
         assert_eq!(of(&listed[1]), (String::new(), String::new(), true));
     }
 
     #[test]
+    fn a_backport_is_for_its_series_only() {
+        let backports = &[Version(4, 4, 7), Version(4, 9, 2)];
+        let fault = Policy { backports, ..RULE };
+        let versions = ["4.4", "4.4.6", "4.4.7", "4.5", "4.9.1", "4.9.30", "4.10", "5.1"];
+        assert_eq!(
+            holds(&fault, versions),
+            [true, true, false, true, true, false, true, false],
+            "backports end a rule that has an end"
+        );
+        let repair = Policy { from: Some(Version(5, 0, 0)), until: None, ..fault };
+        assert_eq!(
+            holds(&repair, versions),
+            [false, false, true, false, false, true, false, true],
+            "and begin one that has none"
+        );
+    }
+
+    #[test]
     fn versions_have_two_or_three_numbers() {
-        assert_eq!(numbers("6.1"), Some((6, 1, 0)));
-        assert_eq!(numbers("6.1.115"), Some((6, 1, 115)));
-        for wrong in ["", "6", "6.", "6.1.x", "6.1.2.3", "6.-1", "a.b", "6.70000"] {
-            assert_eq!(numbers(wrong), None, "{wrong}");
+        assert_eq!(Version::parse("6.1"), Some(Version(6, 1, 0)));
+        assert_eq!(Version::parse("6.1.115"), Some(Version(6, 1, 115)));
+        for wrong in ["", "6", "6.", "6.1.x", "6.1.2.3", "6.-1", "a.b", "6.70000", "3.4-rc1"] {
+            assert_eq!(Version::parse(wrong), None, "{wrong}");
         }
+        assert_eq!(Version(6, 1, 0).to_string(), "6.1");
+        assert_eq!(Version(6, 1, 7).to_string(), "6.1.7");
     }
 }

@@ -322,6 +322,11 @@ pub trait FileSystem {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+    /// Does a synchronous write to the end of a file (`O_APPEND`) sync the range that it asked for
+    /// and not the one that it wrote? So until d311d79de305 (Linux 3.14).
+    fn append_syncs_elsewhere(&self) -> bool {
+        false
+    }
     /// Makes durable what a write to bytes `from..to` changed (`generic_write_sync`).
     fn sync_range<'a>(
         &'a self,

@@ -9,6 +9,7 @@
 
 mod aio;
 mod contents;
+mod distributions;
 mod entry;
 mod era;
 mod fs;
@@ -20,12 +21,13 @@ mod walk;
 
 pub use aio::{IoCall, IoContext, IoEvent, Iocb};
 pub use contents::{Digest, Part, TakePart};
+pub use distributions::{Base, DISTRIBUTIONS, Distribution};
 pub use entry::{
     BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
     OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Survey, SurveyedFile, When,
     renamed,
 };
-pub use era::{Policy, numbers as era_numbers, rules as era_rules};
+pub use era::{Policy, Version, rules as era_rules};
 pub use fs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, JournalConflict,
     NodeSpec, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,

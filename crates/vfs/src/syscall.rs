@@ -338,6 +338,7 @@ impl Vfs {
         {
             let from = match at {
                 Some(from) => from,
+                None if fs.append_syncs_elsewhere() => offset,
                 None => soon!(fs.attr(file.ino))?.size.saturating_sub(n),
             };
             fs.sync_range(file.ino, kind, (from, from + n), &file.told).await?;

@@ -23,7 +23,8 @@ use crate::output::{Exit, Out};
     \x20 workloads   workloads and their options\n\
     \x20 formats     trace formats that replay and compare read, their units\n\
     \x20 cpus        CPU cost profiles\n\
-    \x20 eras        kernel versions, and the file-system rules of each\n\
+    \x20 eras        kernel versions and distributions, and the file-system rules of each\n\
+    \x20 durability  kernel changes of what survives a power failure, modelled or not\n\
     \x20 techniques  mechanisms that `matrix` compares\n\
     \x20 sites       crash-safety points, which `crash --mutate` leaves out\n\
     \x20 papers      reproduced papers\n\
@@ -34,7 +35,7 @@ use crate::output::{Exit, Out};
     Examples:\n\
     \x20 writepath list fs ext4\n\
     \x20 writepath list devices my.toml\n\
-    \x20 writepath list eras 6.12\n\
+    \x20 writepath list eras debian-12\n\
     \x20 writepath list verbs --json")]
 pub struct Args {
     /// Name of the list: one of those below
@@ -42,9 +43,9 @@ pub struct Args {
     what: String,
     /// One entry: a name, paper, kernel version, folder or device file
     ///
-    /// fs, elevators, workloads, formats, cpus, papers, techniques, verbs: a name. devices: a
-    /// preset or a file of your own (my.toml). claims: a paper. sites: the beginning of a name.
-    /// eras: a kernel version. results: a folder.
+    /// fs, elevators, workloads, formats, cpus, papers, techniques, verbs: a name. durability: a
+    /// file system. devices: a preset or a file of your own (my.toml). claims: a paper. sites: the
+    /// beginning of a name. eras: a kernel version or distribution. results: a folder.
     name: Option<String>,
 }
 
@@ -62,18 +63,16 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
         "formats" => formats(name),
         "papers" => papers(name),
         "claims" => claims(name),
-        "eras" => match eras(name) {
+        "eras" => match super::eras::list(name) {
             Some(l) => l,
             None => {
-                let v = a.name.clone().unwrap_or_default();
-                return out.fail(
-                    Exit::Usage,
-                    "version",
-                    &format!("`{v}` is not a kernel version"),
-                    "write 3.4, 4.6.2, …",
-                );
+                let v = name.unwrap_or_default();
+                let message = format!("`{v}` is neither a kernel version nor a distribution");
+                let help = "write 3.4, 4.6.2, debian-12; `writepath list eras` lists them";
+                return out.fail(Exit::Usage, "version", &message, help);
             }
         },
+        "durability" => super::durability::list(name),
         "cpus" => cpus(name),
         "techniques" => super::techniques::list(name),
         "sites" => super::mutate::list(name),
@@ -87,8 +86,8 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
                 Exit::Usage,
                 "what",
                 &format!("no list is named `{other}`"),
-                "fs, devices, elevators, workloads, formats, papers, claims, techniques, eras, cpus, sites, \
-                 results, verbs",
+                "fs, devices, elevators, workloads, formats, papers, claims, techniques, eras, durability, \
+                 cpus, sites, results, verbs",
             );
         }
     };
@@ -287,54 +286,6 @@ fn claims(name: Option<&str>) -> (Value, String) {
         }
     }
     (json!(all), text)
-}
-
-fn eras(version: Option<&str>) -> Option<(Value, String)> {
-    let mut text = String::new();
-    let mut all = Vec::new();
-    let versions: Vec<&str> = match version {
-        Some(v) => vec![v],
-        None => paper::ext4_fsync::ERAS.to_vec(),
-    };
-    // A version that no file system takes is none; one that some take is not modelled by others.
-    if !versions.iter().all(|v| registry::FILE_SYSTEMS.iter().any(|f| (f.eras)(v).is_some())) {
-        return None;
-    }
-    for f in registry::FILE_SYSTEMS {
-        for v in &versions {
-            let Some(rules) = (f.eras)(v) else {
-                writeln!(text, "{} in {v}: not modelled", f.name).expect("a string takes it");
-                all.push(json!({ "fs": f.name, "version": v, "is_modelled": false, "rules": [] }));
-                continue;
-            };
-            let known = f.has_evidence(v);
-            let mark = if known { "" } else { " (not validated against a real kernel)" };
-            writeln!(text, "{} in {v}{mark}", f.name).expect("a string takes it");
-            let list: Vec<Value> = rules
-                .iter()
-                .map(|r| {
-                    let mark = if r.holds { '+' } else { '-' };
-                    // From is the first version that has it, until the first that has not.
-                    let range = format!("{}..{}", r.from, r.until);
-                    writeln!(text, "  {mark} {:<30} {range:<16} {}", r.name, r.commit)
-                        .expect("a string takes it");
-                    json!({
-                        "name": r.name, "holds": r.holds, "what": r.what, "commit": r.commit,
-                        "from": r.from, "until": r.until,
-                    })
-                })
-                .collect();
-            all.push(json!({
-                "fs": f.name, "version": v, "is_modelled": true, "has_evidence": known,
-                "rules": list,
-            }));
-        }
-    }
-    text.push_str(
-        "FROM..UNTIL: the rule holds from version FROM on and before version UNTIL.\n\
-         + the rule holds in this version, - it does not.\n",
-    );
-    Some((json!(all), text))
 }
 
 fn cpus(name: Option<&str>) -> (Value, String) {

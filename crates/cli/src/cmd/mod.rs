@@ -6,6 +6,8 @@ pub mod compare;
 pub mod crash;
 pub mod device;
 pub mod diff;
+pub mod durability;
+pub mod eras;
 pub mod experiment;
 pub mod explain;
 pub mod filebench;

@@ -22,7 +22,7 @@ use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_vfs::{JournalConflict, Options, Vfs};
 
-use crate::output::{Exit, Out, path, stderr};
+use crate::output::{Exit, Out, path};
 use crate::outputs;
 use crate::progress::Progress;
 
@@ -156,13 +156,9 @@ fn spec(
     (workload.check)(&options).map_err(|e| format!("workload {name}: {e}"))?;
     let profile = Profile::find(&a.cpu)?;
     let era = fs_options.get("era", fs.options).unwrap_or("4.6").to_owned();
-    let version = wp_ext4::era::Version::parse(&era)
-        .ok_or_else(|| format!("`{era}` is not a kernel version"))?;
-    if !fs.has_evidence(&era) {
-        stderr(format_args!(
-            "note: the rules of Linux {version} are not validated against a real kernel\n"
-        ));
-    }
+    let version =
+        wp_vfs::Version::parse(&era).ok_or_else(|| format!("`{era}` is not a kernel version"))?;
+    super::eras::tell(fs, &era);
     let sectors = a.partition_size.as_deref().map(super::size).transpose()?.map(|b| b / 512);
     let kernel = (version.0, version.1);
     let is_zoned =

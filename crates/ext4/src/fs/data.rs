@@ -632,9 +632,6 @@ impl Ext4 {
         };
         let h = h.or(own.as_ref()).expect("one of the two");
         let out = soon!(self.write_inode(h, inode));
-        if site::WRITE_TID.on() {
-            inode.datasync_tid.set(h.tid());
-        }
         match own {
             Some(own) => soon!(self.stop(own, out)),
             None => out,

@@ -246,7 +246,8 @@ impl Ext4 {
         if inode.gone.get() {
             return Err(FsError::NotFound);
         }
-        let grows = end > inode.size.get() || end > inode.disksize.get();
+        let grows = end > inode.size.get()
+            || (end > inode.disksize.get() && self.opts.era.direct_moves_disksize);
         let aligned = (at | len).is_multiple_of(bs);
         let over = !grows && aligned && self.is_written(inode, at, end).await?;
         if !over {
@@ -287,11 +288,20 @@ impl Ext4 {
             if io.is_async() && !grows && aligned && sent.is_under_way() {
                 lock = None;
                 dio.queued();
+                if self.opts.era.async_syncs_early {
+                    // Whoever submits cannot be told that it failed.
+                    let _ = self.synced(inode, (at, len), sync, told).await;
+                    durable = true;
+                }
                 io.queued().await;
             }
-            wrote = self.transferred(inode, (at, end), sent, io).await.map(|fua| durable = fua);
+            wrote = self.transferred(inode, (at, end), sent, io).await.map(|fua| durable |= fua);
             drop(dio);
             self.drop_cache(inode, at, end).await;
+        }
+        if grows && wrote.is_ok() && !fallback && self.opts.era.direct_syncs_before_size {
+            wrote = self.synced(inode, (at, len), sync, told).await.map(drop);
+            durable = true;
         }
         let finished = if grows {
             Box::pin(self.end_growth(inode, end, wrote.is_ok() && !fallback)).await
@@ -573,9 +583,6 @@ impl Ext4 {
             soon!(self.write_inode(&h, inode))
         }
         .await;
-        if site::DIRECT_GROW_TID.on() {
-            inode.datasync_tid.set(h.tid());
-        }
         soon!(self.stop(h, out))
     }
 }

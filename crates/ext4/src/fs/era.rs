@@ -3,29 +3,12 @@
 //! One code base; what differs is asked of [`Era`]. Each policy names its commit and the versions
 //! it holds for, and is listed by `list eras`.
 
-use std::fmt;
+use wp_vfs::{Version, policies};
 
-use wp_vfs::{era_numbers, policies};
-
-/// A kernel version.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Version(pub u16, pub u16, pub u16);
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
-
-impl Version {
-    /// Parses `3.4`, `3.4.2`. `4.6` is the paper's name for the repaired era and means 4.6.2, the
-    /// first release with the repair; write `4.6.0` for the unrepaired one.
-    pub fn parse(text: &str) -> Option<Version> {
-        if text == "4.6" {
-            return Some(Version(4, 6, 2));
-        }
-        era_numbers(text).map(|(major, minor, patch)| Version(major, minor, patch))
-    }
+/// Parses a version as ext4's options have it: `4.6` is the paper's name for the repaired era and
+/// means 4.6.2, the first release with the repair; write `4.6.0` for the unrepaired one.
+pub fn version(text: &str) -> Option<Version> {
+    if text == "4.6" { Some(Version(4, 6, 2)) } else { Version::parse(text) }
 }
 
 policies! {
@@ -38,12 +21,14 @@ policies! {
         None, Some(Version(3, 8, 0)),
         "writeback that allocates puts the inode on the ordered list (mpage_da_map_and_submit)";
     /// Allocation files the inode, in the mapping function.
-    files_in_map_blocks = "ext4: fix data exposure after a crash",
-        Some(Version(4, 6, 2)), None,
+    files_in_map_blocks = "06bd3c36a733 ext4: fix data exposure after a crash",
+        Some(Version(4, 7, 0)), None,
+        backported &[Version(4, 6, 2)],
         "ext4_map_blocks puts the inode on the ordered list when it allocates initialised blocks";
     /// Without delayed allocation every write files the inode.
-    files_every_nodelalloc_write = "ext4: fix data exposure after a crash",
-        None, Some(Version(4, 6, 2)),
+    files_every_nodelalloc_write = "06bd3c36a733 ext4: fix data exposure after a crash",
+        None, Some(Version(4, 7, 0)),
+        backported &[Version(4, 6, 2)],
         "under nodelalloc every write(), overwrites too, puts the inode on the ordered list";
     /// A delayed write that moves the size marks the inode at each page.
     size_change_dirties_inode = "generic_write_end() calls mark_inode_dirty()",
@@ -66,17 +51,20 @@ policies! {
         None, Some(Version(5, 8, 0)),
         "ext4_writepages starts a handle even if nothing is to be allocated; the empty transaction commits";
     /// The rest of the last block is zeroed when the size moves beyond it.
-    zeroes_tail_on_extension = "ext4: partial zero eof block on unaligned inode size extension",
-        Some(Version(6, 12, 117)), None,
-        "an extension over a gap zeroes the partial blocks at its edges and logs the inode (6.13; in 6.12's stable series by 6.12.117)";
+    zeroes_tail_on_extension = "c7fc0366c656 ext4: partial zero eof block on unaligned inode size extension",
+        Some(Version(6, 13, 0)), None,
+        backported &[Version(6, 6, 70), Version(6, 12, 5)],
+        "an extension over a gap zeroes the partial blocks at its edges and logs the inode";
     /// `fallocate` updates the file's times before it looks at what it is to do.
     fallocate_updates_times_first = "ext4: move out common parts into ext4_fallocate()",
-        Some(Version(6, 12, 117)), None,
-        "fallocate changes mtime and ctime even if it changes nothing else, as for a hole beyond EOF (6.14; in 6.12's stable series by 6.12.117)";
+        Some(Version(6, 14, 0)), None,
+        backported &[Version(6, 12, 41)],
+        "fallocate changes mtime and ctime even if it changes nothing else, as for a hole beyond EOF";
     /// Punching a hole first writes what is dirty in it.
     punch_writes_back = "ext4: don't write back data before punch hole in nojournal mode",
-        None, Some(Version(6, 12, 117)),
-        "FALLOC_FL_PUNCH_HOLE writes the range's dirty blocks and waits before it drops them (until 6.14; in 6.12's stable series by 6.12.117)";
+        None, Some(Version(6, 14, 0)),
+        backported &[Version(6, 12, 31)],
+        "FALLOC_FL_PUNCH_HOLE writes the range's dirty blocks and waits before it drops them";
     /// A write that only promises blocks starts no handle.
     delalloc_write_without_handle = "ext4: drop unnecessary journal handle in delalloc write",
         Some(Version(5, 15, 0)), None,
@@ -118,9 +106,14 @@ policies! {
         None, Some(Version(3, 11, 0)),
         "fsync holds i_mutex while it waits for the commit: a write to the same file waits too";
     /// Extents whose write failed stay unwritten.
-    keeps_failed_unwritten = "ext4: do not convert the unwritten extents if data writeback fails",
+    keeps_failed_unwritten = "e856f93e0fb2 ext4: do not convert the unwritten extents if data writeback fails",
         Some(Version(6, 15, 0)), None,
+        backported &[Version(6, 6, 93), Version(6, 12, 31)],
         "an unwritten extent is not converted if its data could not be written";
+    /// A synchronous write to the end of a file syncs where it was asked to write.
+    append_syncs_elsewhere = "d311d79de305 fix O_SYNC|O_APPEND syncing the wrong range on write()",
+        None, Some(Version(3, 14, 0)),
+        "write() to an O_APPEND|O_SYNC descriptor syncs the bytes at its old position, not those that it wrote at the end";
     /// What is zeroed rather than split off is 32 KiB, not 7 blocks.
     zeroes_by_kib = "ext4: make the zero-out chunk size tunable",
         Some(Version(3, 8, 0)), None,
@@ -166,6 +159,57 @@ policies! {
     prefetches_unused_groups = "ext4: Don't skip prefetching BLOCK_UNINIT groups",
         Some(Version(6, 5, 0)), None,
         "the thread that reads block bitmaps after the mount also initializes those of unused groups (without a read)";
+    /// A change of the length alone is what `fdatasync` waits for.
+    size_counts_for_fdatasync = "b71fc079b5d8 ext4: fix fdatasync() for files with only i_size changes",
+        Some(Version(3, 7, 0)), None,
+        "a changed i_disksize moves i_datasync_tid; before, fdatasync of a file whose length alone changed (ftruncate, a write into an allocated block) returns without a commit";
+    /// So is a hole.
+    holes_count_for_fdatasync = "67a7d5f561f4 ext4: fix fdatasync(2) after extent manipulation operations",
+        Some(Version(4, 12, 0)), None,
+        backported &[Version(4, 4, 72), Version(4, 9, 32), Version(4, 11, 5)],
+        "PUNCH_HOLE moves i_datasync_tid; before, fdatasync leaves the old bytes to come back (ZERO_RANGE always moved it)";
+    /// So is space that was only asked for.
+    space_counts_for_fdatasync = "c894aa97577e ext4: fix fdatasync(2) after fallocate(2) operation",
+        Some(Version(4, 15, 0)), None,
+        backported &[Version(4, 4, 107), Version(4, 9, 71), Version(4, 14, 8)],
+        "fallocate moves i_datasync_tid; before, fdatasync after fallocate with KEEP_SIZE returns without a commit";
+    /// Space that was asked for counts towards the length on disk wherever it ends beyond it.
+    space_moves_disksize = "51e3ae81ec58 ext4: fix interaction between i_size, fallocate, and delalloc after a crash",
+        Some(Version(4, 15, 0)), None,
+        backported &[Version(4, 4, 103), Version(4, 9, 66), Version(4, 14, 3)],
+        "fallocate of a range between i_disksize and i_size moves i_disksize; before, a commit before writeback leaves blocks beyond EOF, and the space that O_SYNC promised behind it";
+    /// `fallocate` through a synchronous descriptor is durable when it returns.
+    space_is_synchronous = "ext4: honor O_(D)SYNC semantic in ext4_fallocate()",
+        Some(Version(3, 6, 0)), None,
+        "fallocate through an O_SYNC or O_DSYNC descriptor waits for the commit; before, it returns at once";
+    /// `fallocate` can make zeroes.
+    zeroes_ranges = "b8a8684502a0 ext4: Introduce FALLOC_FL_ZERO_RANGE flag for ext4",
+        Some(Version(3, 15, 0)), None,
+        "fallocate has FALLOC_FL_ZERO_RANGE; before, it answers EOPNOTSUPP";
+    /// A direct write moves the length on disk wherever it ends beyond it.
+    direct_moves_disksize = "45d8ec4d9fd5 ext4: update i_disksize if direct write past ondisk size",
+        Some(Version(4, 17, 0)), None,
+        "a direct write that ends beyond i_disksize moves it; before, only one that ends beyond i_size, and O_DSYNC behind a delayed write loses its data";
+    /// The sync of an extending direct write comes before its new length.
+    direct_syncs_before_size = "91562895f803 ext4: properly sync file size update after O_SYNC direct IO",
+        Some(Version(5, 5, 0)), Some(Version(6, 7, 0)),
+        backported &[
+            Version(5, 10, 227), Version(5, 15, 168), Version(6, 1, 64), Version(6, 5, 13),
+            Version(6, 6, 3),
+        ],
+        "an extending O_DIRECT|O_DSYNC write syncs first and then moves the length, which a power failure takes back";
+    /// An asynchronous write syncs when it was submitted.
+    async_syncs_early = "02afc27faec9 direct-io: Handle O_(D)SYNC AIO",
+        None, Some(Version(3, 12, 0)),
+        "io_submit of an O_DIRECT|O_DSYNC write syncs before its data arrive, and nothing syncs behind them";
+    /// What is zeroed rather than split off lies before the length on disk, not before the length.
+    zeroes_before_disksize = "801674f34ecf ext4: do not zeroout extents beyond i_disksize",
+        Some(Version(5, 7, 0)), None,
+        backported &[
+            Version(4, 4, 220), Version(4, 9, 220), Version(4, 14, 177), Version(4, 19, 117),
+            Version(5, 4, 34), Version(5, 5, 19), Version(5, 6, 6),
+        ],
+        "pieces of an unwritten extent are zeroed only before i_disksize; before, up to i_size, and a power failure leaves written blocks beyond EOF";
     /// Files of up to 16 blocks share a space even if nobody has them open.
     small_closed_files_together = "ext4: use locality group preallocation for small closed files",
         Some(Version(6, 0, 0)), None,
@@ -184,8 +228,9 @@ policies! {
         "with 16 groups or more, groups are searched by their largest buddy or mean free run, not by number (mb_optimize_scan)";
     /// Those of a list in the order of their numbers, not of their last change.
     groups_in_order = "ext4: convert free groups order lists to xarrays",
-        Some(Version(6, 12, 117)), None,
-        "groups of a list are searched by number from the goal on, not in the order in which they joined it (6.17; in 6.12's stable series by 6.12.117)";
+        Some(Version(6, 17, 0)), None,
+        backported &[Version(6, 12, 77)],
+        "groups of a list are searched by number from the goal on, not in the order in which they joined it";
     /// A shortened goal before a slow search.
     five_criteria = "ext4: Add allocation criteria 1.5 (CR1_5)",
         Some(Version(6, 5, 0)), None,
@@ -245,6 +290,7 @@ policies! {
     /// A piece of free space is discarded whole. The version is from memory.
     trims_beyond = "ext4: move setting of trimmed bit into ext4_try_to_trim_range()",
         Some(Version(6, 6, 0)), None,
+        backported &[Version(5, 15, 134), Version(6, 1, 56)],
         "a free run that begins in the range to discard (fstrim, discard worker) is discarded to its end";
     /// `journal_async_commit` is not for ordered data.
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
@@ -273,28 +319,13 @@ policies! {
         "readahead: a read that skips one page is random; since, one page after a whole one is in order (title and version are from memory)";
 }
 
-/// The eras that the paper names, and the version that stands for each.
-pub const PAPER_ERAS: [(&str, Version); 3] =
-    [("3.4", Version(3, 4, 2)), ("3.8", Version(3, 8, 0)), ("4.6", Version(4, 6, 2))];
-
-/// Oldest and newest versions whose behaviour was validated against a real kernel.
-pub const EVIDENCE: (Version, Version) = (Version(3, 4, 0), Version(6, 18, u16::MAX));
-
-impl Version {
-    /// Was the behaviour of this kernel version validated against a real kernel? If not, policies
-    /// may be missing.
-    pub fn has_evidence(self) -> bool {
-        (EVIDENCE.0..=EVIDENCE.1).contains(&self)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_three_eras_file_inodes_as_their_sources_do() {
-        let of = |v: &str| Era::of(Version::parse(v).expect("a version"));
+        let of = |v: &str| Era::of(version(v).expect("a version"));
         for v in ["3.4", "3.7.10"] {
             assert!(of(v).files_extending_write && of(v).files_allocating_writeback);
         }
@@ -309,12 +340,5 @@ mod tests {
             assert!(!of(v).files_extending_write && of(v).files_in_map_blocks, "{v}");
         }
         assert!(!of("4.6.0").files_in_map_blocks, "4.6.0 is spelled out: the unrepaired release");
-    }
-
-    #[test]
-    fn nonsense_is_not_a_version() {
-        for bad in ["", "4", "x.y", "4.6.2.1", "3.4-rc1"] {
-            assert_eq!(Version::parse(bad), None, "{bad}");
-        }
     }
 }

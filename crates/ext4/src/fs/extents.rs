@@ -382,7 +382,8 @@ impl Ext4 {
         if !with_inode {
             soon!(self.write_inode(h, inode))?;
         }
-        if site::ALLOC_TID.on() {
+        // Unwritten blocks are for their conversion, or for fallocate, to count.
+        if !unwritten && site::ALLOC_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         Ok(Run { logical, phys, len, unwritten })

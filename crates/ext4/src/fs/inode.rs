@@ -13,7 +13,6 @@ use wp_rt::{Lock, MaybeReady, WaitQueue, soon};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
 
-use super::era::Version;
 use super::mount::Ext4;
 use crate::disk::{self, InodeExtra, InodeSlot, Stamp, inode::flag, ro_compat};
 
@@ -386,7 +385,7 @@ impl Ext4 {
     /// `i_extra_isize` of a new inode: what the kernel knows of fields, or more if the super block
     /// says so, if there is room (`ext4_fill_super`; `i_projid` came with 4.5).
     fn new_extra_isize(&self) -> u16 {
-        let known = if self.opts.era.version >= Version(4, 5, 0) { 32 } else { 28 };
+        let known = if self.opts.era.version >= wp_vfs::Version(4, 5, 0) { 32 } else { 28 };
         let sb = self.sb.borrow();
         let mut size: u16 = known;
         if sb.has_ro_compat(ro_compat::EXTRA_ISIZE) {
@@ -501,7 +500,8 @@ impl Ext4 {
         if crate::site::SYNC_TID.on() {
             inode.sync_tid.set(h.tid());
         }
-        if size_before != inode.disksize.get() && crate::site::SIZE_TID.on() {
+        let moves = size_before != inode.disksize.get();
+        if moves && self.opts.era.size_counts_for_fdatasync && crate::site::SIZE_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         Ok(())

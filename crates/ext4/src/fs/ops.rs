@@ -310,6 +310,10 @@ impl FileSystem for Mounted {
         self.0.journal_handle().counters().named()
     }
 
+    fn append_syncs_elsewhere(&self) -> bool {
+        self.0.opts.era.append_syncs_elsewhere
+    }
+
     fn sync_range<'a>(
         &'a self,
         ino: Ino,
@@ -371,7 +375,7 @@ impl FileSystem for Mounted {
                 _ => return Ok(()),
             }
             let inode = soon!(self.get(ino))?;
-            if !crate::site::SYNC_RESERVE.on() {
+            if !self.0.opts.era.space_is_synchronous || !crate::site::SYNC_RESERVE.on() {
                 return Ok(());
             }
             self.0.journal().make_durable(inode.sync_tid.get()).await

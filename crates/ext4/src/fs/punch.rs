@@ -60,6 +60,9 @@ impl Ext4 {
                 "fallocate: moving extents (COLLAPSE_RANGE, INSERT_RANGE) is not built".into(),
             ));
         }
+        if matches!(how, Reserve::Zero { .. }) && !self.opts.era.zeroes_ranges {
+            return Err(FsError::NotInKernel);
+        }
         if !inode.has(flag::EXTENTS) {
             return Err(FsError::Unsupported("fallocate on a file with indirect blocks".into()));
         }
@@ -142,7 +145,8 @@ impl Ext4 {
 
     /// The size that a range which ends at `end` gives the file, if it grows.
     fn new_size(&self, inode: &Inode, end: u64, keep: bool) -> Option<u64> {
-        let grows = end > inode.size.get() || end > inode.disksize.get();
+        let grows = end > inode.size.get()
+            || (end > inode.disksize.get() && self.opts.era.space_moves_disksize);
         (!keep && grows).then_some(end)
     }
 
@@ -187,10 +191,12 @@ impl Ext4 {
     ) -> FsResult<u64> {
         let bs = u64::from(self.bs().bytes());
         let map = inode.map_lock.lock().await;
+        let mut counts = self.opts.era.space_counts_for_fdatasync;
         let next = match self.lookup(inode, at).await? {
             Ok(run) => {
                 let end = to.min(at + u64::from(run.len.min(longest(true))));
                 if convert && !run.unwritten {
+                    counts = true;
                     self.set_state(h, inode, at, end, true).await?;
                 }
                 end
@@ -229,7 +235,7 @@ impl Ext4 {
             d.flags = (d.flags.get() | flag::EOFBLOCKS).into();
         }
         self.write_inode(h, inode).await?;
-        if crate::site::FALLOCATE_TID.on() {
+        if counts && crate::site::FALLOCATE_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         Ok(next)
@@ -265,7 +271,7 @@ impl Ext4 {
             inode.disksize.set(inode.disksize.get().max(size));
         }
         let out = self.write_inode(&h, inode).await;
-        if crate::site::ZERO_TID.on() {
+        if self.opts.era.holes_count_for_fdatasync && crate::site::ZERO_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         self.stop(h, out).await?;
@@ -309,7 +315,7 @@ impl Ext4 {
         inode.set_mtime(now);
         inode.set_ctime(now);
         let out = self.write_inode(&h, inode).await;
-        if crate::site::PUNCH_TID.on() {
+        if self.opts.era.holes_count_for_fdatasync && crate::site::PUNCH_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         self.stop(h, out).await
@@ -413,7 +419,7 @@ impl Ext4 {
         }
         self.store_and_fix(h, inode, &mut path).await?;
         self.write_inode(h, inode).await?;
-        if crate::site::REMOVE_TID.on() {
+        if self.opts.era.holes_count_for_fdatasync && crate::site::REMOVE_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         Ok(end)

@@ -155,7 +155,11 @@ impl Ext4 {
         let Some(e) = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i]) else { return Ok(from) };
         let to = to.min(e.end());
         let bs = u64::from(self.bs().bytes());
-        let eof = inode.disksize.get().div_ceil(bs).max(to);
+        let eof = match self.opts.era.zeroes_before_disksize {
+            true => inode.disksize.get(),
+            false => inode.size.get(),
+        };
+        let eof = eof.div_ceil(bs).max(to);
         // Where a written neighbour takes the blocks over, its border moves and nothing is split,
         // so nothing is zeroed.
         let i = leaf.pos - 1;

@@ -97,22 +97,22 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
         Err(e) => (None, Some(e)),
     };
     let bs = u64::from(image.block_size().bytes());
-    let map = match kind {
-        FileType::File => image
-            .map(record)?
-            .runs
-            .iter()
-            .filter(|r| !r.is_unwritten)
-            .map(|r| Run {
-                at: u64::from(r.logical) * bs,
-                place: r.start * bs,
-                bytes: u64::from(r.blocks) * bs,
-            })
-            .collect(),
+    let runs = match kind {
+        FileType::File => image.map(record)?.runs,
         _ => Vec::new(),
     };
+    let end = runs.iter().map(|r| (u64::from(r.logical) + u64::from(r.blocks)) * bs).max();
+    let map = runs
+        .iter()
+        .filter(|r| !r.is_unwritten)
+        .map(|r| Run {
+            at: u64::from(r.logical) * bs,
+            place: r.start * bs,
+            bytes: u64::from(r.blocks) * bs,
+        })
+        .collect();
     let file = SurveyedFile {
-        allocated: None,
+        allocated: (kind == FileType::File).then_some(end.unwrap_or(0)),
         path,
         kind,
         ino: record.number.into(),

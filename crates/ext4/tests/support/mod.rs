@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use wp_base::{FsResult, Sector, Span, live};
 use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig};
-use wp_ext4::fs::era::{Era, Version};
+use wp_ext4::fs::era::Era;
 use wp_ext4::fs::{DataMode, Ext4, MountOptions, Mounted};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice};
@@ -66,7 +66,7 @@ impl Setup {
     }
 
     pub fn mount_options(&self) -> MountOptions {
-        let era = Era::of(Version::parse(self.era).expect("a version"));
+        let era = Era::of(wp_vfs::Version::parse(self.era).expect("a version"));
         let mut o = MountOptions {
             delalloc: !self.nodelalloc && self.data != DataMode::Journal,
             data: self.data,

@@ -3,114 +3,117 @@
 //! One code base; what differs is asked of [`Era`]. Each policy names its commit and the versions
 //! it holds for, and is listed by `list eras`.
 
-use std::fmt;
-
-use wp_vfs::{era_numbers, policies};
-
-/// A kernel version.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Version(pub u16, pub u16);
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0, self.1)
-    }
-}
-
-impl Version {
-    /// Parses `6.1` or `6.1.115`, whose last part means nothing here. No for text that is none.
-    pub fn parse(text: &str) -> Option<Version> {
-        era_numbers(text).map(|(major, minor, _)| Version(major, minor))
-    }
-}
+use wp_vfs::{Version, policies};
 
 policies! {
     /// Roll-forward looks whether something else has a block before it takes it.
     check_destination = "f2fs: fix to do sanity check on destination blkaddr during recovery",
-        Some(Version(6, 1)), None,
+        Some(Version(6, 1, 0)), None,
+        backported &[
+            Version(5, 4, 220), Version(5, 10, 150), Version(5, 15, 75), Version(5, 19, 17),
+            Version(6, 0, 3),
+        ],
         "a block with another owner stops roll-forward";
     /// After a crash every log leaves its zone.
     leave_zones = "f2fs: fix write pointers all the time",
-        Some(Version(6, 9)), None,
+        Some(Version(6, 9, 0)), None,
         "after a crash every log starts a new zone";
-    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers. (Reverted
-    /// in 6.15; stable kernels of 6.12 have that too.)
+    /// An unmount writes the whole NAT to its blocks, and makes bitmaps of free numbers. Reverted
+    /// in 6.15.
     umount_flushes_nat = "f2fs: rebuild nat_bits during umount",
-        Some(Version(5, 17)), Some(Version(6, 12)),
+        Some(Version(5, 15, 0)), Some(Version(6, 15, 0)),
+        backported &[
+            Version(6, 6, 88), Version(6, 12, 24), Version(6, 13, 12), Version(6, 14, 3),
+        ],
         "unmount flushes the NAT journal, and writes nat_bits if all free nids are known";
     /// Zones are reset by the discard thread, not by the checkpoint.
     async_zone_reset = "f2fs: add async reset zone command support",
-        Some(Version(6, 5)), None,
+        Some(Version(6, 5, 0)), None,
         "a freed zone is reset by the discard thread, or before the first write to it";
     /// Direct writes go past the cache; before, through it, written back and waited for. (In
     /// mainline 3.14; the paper on direct I/O has it in its 3.13-rc2.)
     direct_writes = "f2fs: introduce a new direct_IO write path",
-        Some(Version(3, 13)), None,
+        Some(Version(3, 13, 0)), None,
         "direct writes bypass the page cache, in place for allocated blocks";
     /// Holes inside the file are given blocks before a direct write, which fills them; before, they
     /// were left to the cache, as of every file system without extents (`DIO_SKIP_HOLES`). With
     /// iomap it is so too. (4.1 has it, 3.18 has not.)
     direct_fills_holes = "f2fs: allocate data blocks in advance for f2fs_direct_IO",
-        Some(Version(4, 1)), None,
+        Some(Version(4, 1, 0)), None,
         "direct writes also fill holes; nodes point to the new blocks before the data is written";
     /// With `mode=lfs` direct writes go past the cache to new places; before, through it.
     direct_out_of_place = "f2fs: allow out-place-update for direct IO in LFS mode",
-        Some(Version(4, 20)), None,
+        Some(Version(4, 20, 0)), None,
         "mode=lfs: direct writes go to new blocks, and nodes point to them before the data is written";
     /// Direct I/O by iomap: an `O_DSYNC` overwrite is forced to the medium by itself.
     direct_iomap = "f2fs: use iomap for direct I/O",
-        Some(Version(5, 17)), None,
+        Some(Version(5, 17, 0)), None,
         "direct overwrites with O_DSYNC carry FUA, and lengths are set after the sync";
     /// An fsync below a directory whose attributes changed is a checkpoint; before, every fsync was
-    /// one until then. (In 6.12; stable kernels of 6.1 have it too.)
+    /// one until then.
     xattr_dir_checkpoint = "f2fs: reduce expensive checkpoint trigger frequency",
-        Some(Version(6, 1)), None,
+        Some(Version(6, 12, 0)), None,
+        backported &[
+            Version(5, 4, 285), Version(5, 10, 227), Version(5, 15, 168), Version(6, 1, 113),
+            Version(6, 6, 54),
+        ],
         "changed attributes of a directory turn fsync into a checkpoint only for its files";
     /// A checkpoint takes the times of directories whose names changed, and of a renamed file.
-    /// (2026; stable kernels from 6.12 on have it.)
+    /// (Its mainline version is not known here; 6.19 has it not.)
     checkpoint_takes_dir_times = "f2fs: dirty directory inodes on mtime/ctime update",
-        Some(Version(6, 12)), None,
+        Some(Version(7, 0, 0)), None,
+        backported &[Version(6, 12, 112)],
         "a checkpoint writes the new times of directories; before, only the flusher and syncfs did";
     /// Direct writes that have to go through the cache leave nothing dirty there, and nothing
     /// cached.
     direct_through_cache_waits = "f2fs: preserve direct write semantics when buffering is forced",
-        Some(Version(6, 4)), None,
+        Some(Version(6, 4, 0)), None,
         "O_DIRECT writes through the page cache (zoned devices) are written back and waited for";
     /// The same, as long as the generic path wrote back what a file system had left to the cache.
     direct_through_cache_generic = "f2fs: use iomap for direct I/O",
-        None, Some(Version(5, 17)),
+        None, Some(Version(5, 17, 0)),
         "O_DIRECT writes through the page cache are written back and waited for, as on every file system";
     /// On zoned devices an atomic fsync flushes behind its last node, which is not forced. (From
     /// 5.19; the paper on order-preserving recovery describes it so too.)
     zoned_flush_not_fua = "f2fs: use flush command instead of FUA for zoned device",
-        None, Some(Version(6, 11)),
+        Some(Version(5, 19, 0)), Some(Version(6, 12, 0)),
         "on zoned devices strict mode flushes after the last node; later it uses FUA, as on other devices";
     /// What lies in the cache behind the end of a file is zeroed or dropped before it grows.
-    /// (Stable kernels of 6.12 have it too.)
     zero_beyond_end = "f2fs: fix to zero post-eof page",
-        Some(Version(6, 12)), None,
+        Some(Version(6, 16, 0)), None,
+        backported &[Version(6, 6, 97), Version(6, 12, 36)],
         "a file that grows from within a block waits for that block's writeback";
     /// In strict mode the zeroes behind the old end are written before the file grows.
-    /// (As 6.12.117 has it; its commit is not known to us by title.)
-    strict_writes_zeroes = "stable 6.12, `do_zero_post_eof_page`",
-        Some(Version(6, 12)), None,
+    /// (Its mainline version is not known here; 6.19 has it not.)
+    strict_writes_zeroes = "f2fs: fix to zero post-EOF data when extending file size",
+        Some(Version(7, 0, 0)), None,
+        backported &[Version(6, 12, 110)],
         "with fsync_mode=strict a file that grows from within a block writes that block and waits";
+    /// Strict mode has the last node flushed and forced, behind the data.
+    strict_is_atomic = "278799151646 f2fs: fix to force keeping write barrier for strict fsync mode",
+        Some(Version(5, 15, 0)), None,
+        backported &[Version(5, 10, 219)],
+        "fsync_mode=strict writes the last node with PREFLUSH and FUA; before, nodes and data go as with posix and one flush follows";
+    /// A block with PREFLUSH and FUA joins the bio before it, which goes without them.
+    flush_flags_merge = "44749759d5e6 f2fs: merge FUA command with the existing writes",
+        Some(Version(6, 18, 0)), None,
+        "a last node that follows others in its log is merged into their bio and loses PREFLUSH and FUA: strict fdatasync sends no flush (read in 6.18.9, 6.18.35 and 6.19.0)";
     /// One call may read as much at once as a request of the device may have.
     reads_io_pages = "mm: don't cap request size based on read-ahead setting",
-        Some(Version(4, 10)), None,
+        Some(Version(4, 10, 0)), None,
         "readahead: a call longer than a window reads up to the device's largest request at once";
     /// A window that its own first page would start takes the next one along. Titles and versions
     /// of this and the next two are from memory; only 6.12 was compared with a kernel.
     window_starts_itself = "readahead: disentangle async and sync readahead",
-        None, Some(Version(6, 11)),
+        None, Some(Version(6, 11, 0)),
         "readahead: a window whose first page starts the next one grows by it; since, its middle starts it (title and version are from memory)";
     /// That stays within the longest window.
     window_has_limit = "readahead: stricter check for bdi io_pages",
-        Some(Version(4, 19)), Some(Version(6, 11)),
+        Some(Version(4, 19, 0)), Some(Version(6, 11, 0)),
         "readahead: what a window grows by stays within the longest one (version from memory)";
     /// The page last read is remembered, not the one behind it.
     remembers_last_page = "mm/filemap: fix and rework generic_file_buffered_read()",
-        None, Some(Version(5, 12)),
+        None, Some(Version(5, 12, 0)),
         "readahead: a read that skips one page is random; since, one page after a whole one is in order (title and version are from memory)";
 }
 
@@ -134,7 +137,5 @@ mod tests {
         assert_eq!(direct("5.17"), ([true; 3], true, false, false));
         assert_eq!(direct("6.18"), ([true; 3], true, false, true));
         assert!(!v("6.1").leave_zones && v("6.18").leave_zones);
-        assert_eq!(Version::parse("6"), None);
-        assert_eq!(Version::parse("6.1.x"), None);
     }
 }

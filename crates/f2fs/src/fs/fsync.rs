@@ -224,7 +224,8 @@ impl F2fs {
                     return if updated { self.end_sync(inode, false).await } else { Ok(()) };
                 }
             } else {
-                atomic = self.is_strict();
+                let strict = self.opts.fsync_mode == FsyncMode::Strict;
+                atomic = self.is_strict() && (!strict || self.opts.era.strict_is_atomic);
             }
         }
         if let Some(reason) = self.need_checkpoint(inode) {

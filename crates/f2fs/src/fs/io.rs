@@ -357,10 +357,15 @@ impl F2fs {
         }
         let slot = Io::slot(kind, log);
         let seg = page.of.contents();
+        // What need not be the same for a block to join a bio; the bio keeps its first block's.
+        let passed_over = match self.opts.era.flush_flags_merge {
+            true => Flags::PREFLUSH | Flags::FUA,
+            false => Flags::NONE,
+        };
         let full = {
             let slots = self.io.slots.borrow();
             slots[slot].as_ref().is_some_and(|m| {
-                m.flags != flags
+                m.flags.without(passed_over) != flags.without(passed_over)
                     || m.last() + 1 != addr
                     || m.segs.len() >= BIO_BLOCKS
                     || !self.same_device(m.last(), addr)

@@ -10,13 +10,13 @@ use std::rc::Rc;
 use wp_base::{FsResult, Sector, live};
 use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
 use wp_f2fs::check::{CheckOptions, check};
-use wp_f2fs::fs::era::{Era, Version};
+use wp_f2fs::fs::era::Era;
 use wp_f2fs::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use wp_f2fs::image::RecoverOptions;
 use wp_f2fs::mkfs::{MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice, WithZones};
 use wp_rt::Rt;
-use wp_vfs::Vfs;
+use wp_vfs::{Version, Vfs};
 
 /// What to make.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ impl World {
         let entry = wp_device::find(setup.device).expect("a preset");
         let device = entry.make(setup.params).expect("a device");
         // Who writes zones needs a queue that keeps their order.
-        let Version(major, minor) = Version::parse(setup.era).expect("a version");
+        let Version(major, minor, _) = Version::parse(setup.era).expect("a version");
         let config = QueueConfig::for_kernel((major, minor), None).expect("has a default");
         let queue = BlockQueue::new(&rt, config, device);
         let part = queue.partition(Sector(0), setup.mib << 11);

@@ -11,7 +11,7 @@ use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time, Zone};
 use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
-use wp_vfs::{FileType, FsEntry, OpenFlags, Options, Vfs, XattrSet};
+use wp_vfs::{FileType, FsEntry, OpenFlags, Options, Version, Vfs, XattrSet};
 use wp_workload::program::{Call, Flags, Player, Program, Step, contents};
 
 use crate::machine::{
@@ -99,11 +99,8 @@ impl Bench {
             )));
         }
         let era = fs_options.get("era", fs.options).unwrap_or_default();
-        let mut numbers = era.split('.').map(|n| n.parse().ok());
-        let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
-            let why = format!("era={era}: not a kernel version such as 6.18");
-            return Err(MachineError::Config(why));
-        };
+        fs.check_era(era).map_err(MachineError::Config)?;
+        let Version(major, minor, _) = Version::parse(era).expect("an era that was checked");
         Ok(Bench {
             fs,
             kernel: (major, minor),

@@ -125,8 +125,15 @@ struct Writer {
     seed: u32,
 }
 
-const WRITE: Flags =
-    Flags { write: true, create: false, truncate: false, direct: false, dsync: false, sync: false };
+const WRITE: Flags = Flags {
+    write: true,
+    create: false,
+    truncate: false,
+    append: false,
+    direct: false,
+    dsync: false,
+    sync: false,
+};
 const CREATE: Flags = Flags { create: true, ..WRITE };
 const READ: Flags = Flags { write: false, ..WRITE };
 

@@ -90,6 +90,7 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
                     };
                     calls.push(less(|f| f.sync = false));
                     calls.push(less(|f| f.dsync = false));
+                    calls.push(less(|f| f.append = false));
                     calls.push(less(|f| f.direct = false));
                     calls.push(less(|f| f.truncate = false));
                     calls.retain(|c| c != call);

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use wp_base::Sector;
 use wp_block::QueueConfig;
 use wp_device::DeviceEntry;
-use wp_ext4::era::Version;
-use wp_vfs::{FsEntry, OptionSpec, Options, When};
+use wp_vfs::{FsEntry, OptionSpec, Options, Version, When};
 use wp_workload::fio::{Diagnostic, Place};
 
 use super::crash::{self, CrashPlan};
@@ -395,6 +394,10 @@ fn file_system(
         wrong(found, &fields.place("era"), format!("`{era}` is not a kernel version"), help);
         return None;
     };
+    if let Err(why) = fs.check_era(&era) {
+        wrong(found, &fields.place("era"), why, "");
+        return None;
+    }
     settings.push(("fs.kind".to_owned(), quoted(fs.name)));
     settle("fs", (fs.name, fs.options), &options, settings);
     Some((fs, options, version))

@@ -125,7 +125,7 @@ impl Combination {
 
     /// Kernel version as two numbers.
     pub fn kernel(&self) -> (u16, u16) {
-        let v = wp_ext4::era::Version::parse(self.era).expect("an era of our own table");
+        let v = wp_vfs::Version::parse(self.era).expect("an era of our own table");
         (v.0, v.1)
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use wp_crash::Rule;
 
 use super::Combination;
-use crate::crash::bugs::BUGS;
+use crate::crash::bugs;
 
 /// A hole.
 pub struct Hole {
@@ -112,7 +112,7 @@ pub const HOLES: &[Hole] = &[
 impl Hole {
     /// What it is, in words.
     pub fn what(&self) -> String {
-        if let Some(bug) = BUGS.iter().find(|b| b.id == self.id) {
+        if let Some(bug) = bugs::find(self.id) {
             return bug.what.to_owned();
         }
         let rules = (wp_ext4::ENTRY.eras)("3.4").unwrap_or_default();

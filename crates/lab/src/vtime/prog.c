@@ -67,6 +67,7 @@ static int flags(char *text) {
         if (!strcmp(w, "rw")) f |= O_RDWR;
         if (!strcmp(w, "creat")) f |= O_CREAT;
         if (!strcmp(w, "trunc")) f |= O_TRUNC;
+        if (!strcmp(w, "append")) f |= O_APPEND;
         if (!strcmp(w, "direct")) f |= O_DIRECT;
         if (!strcmp(w, "dsync")) f |= O_DSYNC;
         if (!strcmp(w, "sync")) f |= O_SYNC;

@@ -35,6 +35,7 @@ use wp_medium::{MediumView, Overlay, View};
 use wp_rt::{Lock, LockGuard, OwnedLockGuard, Rt};
 
 use crate::disk::{Geometry, Inode};
+use crate::era::Era;
 use crate::image::{Image, RecoverOptions, recover};
 use crate::log::{Disk, Origin, Place, Store};
 use crate::site;
@@ -48,6 +49,8 @@ use supers::Supers;
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
+    /// The kernel's rules.
+    pub era: Era,
     /// Are device caches flushed (`barrier`)?
     pub barrier: bool,
     /// Does an fdatasync write everything that came before it (`order=strict`)?
@@ -129,7 +132,8 @@ impl Nilfs {
     /// `Unsupported`, `Io`.
     pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Nilfs>> {
         let secs = u64::try_from(opts.epoch_secs).unwrap_or(0) + rt.now().secs();
-        replay(&part, secs).await?;
+        let misplaces = opts.era.recovery_misplaces;
+        replay(&part, &RecoverOptions { now: secs, misplaces }).await?;
         let view = contents(&part);
         let image = Image::open(&view)?;
         let g = image.geometry().clone();
@@ -319,10 +323,10 @@ impl Nilfs {
 }
 
 /// Recovery is a pure function of the image; what it changed is then written, in its order.
-async fn replay(part: &Partition, now: u64) -> FsResult<()> {
+async fn replay(part: &Partition, options: &RecoverOptions) -> FsResult<()> {
     let view = contents(part);
     let overlay = Overlay::new(&view);
-    let has_logs = recover(&overlay, &RecoverOptions { now })?.blocks > 0;
+    let has_logs = recover(&overlay, options)?.blocks > 0;
     let mut ends = overlay.staged_writes();
     let logs = if has_logs { ends.remove(0) } else { Vec::new() };
     let sent: Vec<_> = logs

@@ -8,10 +8,11 @@
 //!             2. a file system that was unmounted in order is left as it is.
 //! Source:     `load_nilfs`, `nilfs_salvage_orphan_logs`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use wp_base::{FsError, FsResult};
-use wp_medium::{Overlay, View};
+use wp_medium::{Overlay, PAGE_BYTES, View};
 use zerocopy::IntoBytes;
 
 use crate::disk::summary::flag;
@@ -27,11 +28,14 @@ use super::{Image, Orphans, Tip, search};
 pub struct RecoverOptions {
     /// Time that the new log and the super block get, in seconds since 1970.
     pub now: u64,
+    /// Does a block smaller than a page come back where its block of the log stands in a page
+    /// ([`recovery_misplaces`](crate::era::Era::recovery_misplaces))?
+    pub misplaces: bool,
 }
 
 impl Default for RecoverOptions {
     fn default() -> RecoverOptions {
-        RecoverOptions { now: 1_388_534_400 }
+        RecoverOptions { now: 1_388_534_400, misplaces: false }
     }
 }
 
@@ -92,8 +96,14 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
     let mut logs = Vec::new();
     if !found.is_empty() {
         let mut store = open_store(dev, &image)?;
+        let mut all = Vec::with_capacity(found.len());
         for block in &found {
-            let bytes = read_block(dev, &tip.g, block.place, "nilfs2 log")?;
+            all.push(read_block(dev, &tip.g, block.place, "nilfs2 log")?);
+        }
+        if options.misplaces {
+            misplace(&found, &mut all);
+        }
+        for (block, bytes) in found.iter().zip(all) {
             store.write_block(block.ino, block.key, bytes)?;
             out.blocks += 1;
             if !out.files.contains(&block.ino) {
@@ -131,6 +141,24 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
         dev.barrier();
     }
     Ok(out)
+}
+
+/// What the old recovery makes of blocks that are smaller than a page: each is copied into its
+/// file's page at the offset of its block of the log, and what then stands at its own is written.
+/// What nobody copied there is zeroes here; in Linux it is what the memory held.
+///
+/// Source: `nilfs_recovery_copy_block` before Linux 6.8.
+fn misplace(found: &[Salvaged], all: &mut [Vec<u8>]) {
+    let of_page = all.first().map_or(1, |first| (PAGE_BYTES / first.len().max(1)).max(1)) as u64;
+    // By file, page, and place in it.
+    let mut pages: BTreeMap<(u64, u64, u64), Vec<u8>> = BTreeMap::new();
+    for (block, data) in found.iter().zip(&*all) {
+        pages.insert((block.ino, block.key / of_page, block.place % of_page), data.clone());
+    }
+    for (block, data) in found.iter().zip(all) {
+        let own = pages.get(&(block.ino, block.key / of_page, block.key % of_page));
+        *data = own.cloned().unwrap_or_else(|| vec![0; data.len()]);
+    }
 }
 
 /// The file system as its newest checkpoint has it, ready for a log behind that.

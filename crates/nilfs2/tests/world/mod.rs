@@ -103,6 +103,7 @@ impl World {
     pub fn mount(&self, setup: &Setup) -> FsResult<Vfs> {
         let (rt, part) = (self.rt.clone(), self.part.clone());
         let options = MountOptions {
+            era: wp_nilfs2::era::Era::of(wp_vfs::Version(6, 12, 0)),
             barrier: setup.barrier,
             strict_order: setup.strict_order,
             sync_inodes: false,

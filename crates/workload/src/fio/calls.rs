@@ -246,6 +246,7 @@ impl Made {
 
     fn open(&mut self, job: &Job, layout: &Layout, file: usize) -> Result<(), String> {
         let flags = Flags {
+            append: false,
             write: job.writes,
             create: job.writes,
             direct: job.direct,

@@ -40,6 +40,8 @@ pub struct Flags {
     pub create: bool,
     /// `O_TRUNC`.
     pub truncate: bool,
+    /// `O_APPEND`: every write goes to the end, wherever it asks for.
+    pub append: bool,
     /// `O_DIRECT`.
     pub direct: bool,
     /// `O_DSYNC`.
@@ -57,12 +59,13 @@ impl Flags {
                 "rw" => f.write = true,
                 "creat" => f.create = true,
                 "trunc" => f.truncate = true,
+                "append" => f.append = true,
                 "direct" => f.direct = true,
                 "dsync" => f.dsync = true,
                 "sync" => f.sync = true,
                 _ => {
                     return Err(format!(
-                        "`{word}`: flags are r, rw, creat, trunc, direct, dsync, sync"
+                        "`{word}`: flags are r, rw, creat, trunc, append, direct, dsync, sync"
                     ));
                 }
             }
@@ -77,6 +80,7 @@ impl fmt::Display for Flags {
         for (on, name) in [
             (self.create, "creat"),
             (self.truncate, "trunc"),
+            (self.append, "append"),
             (self.direct, "direct"),
             (self.dsync, "dsync"),
             (self.sync, "sync"),

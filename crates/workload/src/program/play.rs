@@ -185,6 +185,7 @@ fn open_flags(f: Flags) -> OpenFlags {
         write: f.write,
         create: f.create,
         truncate: f.truncate,
+        append: f.append,
         direct: f.direct,
         dsync: f.dsync,
         sync: f.sync,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_crash::Totals;
-use wp_lab::crash::bugs::{BUGS, Bug, BugResult, show as show_bug};
+use wp_lab::crash::bugs::{self, Bug, BugResult, show as show_bug};
 
 use super::{Args, reduced};
 use crate::output::{Exit, Out};
@@ -19,9 +19,9 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
         let is_part = || b.id.strip_prefix(which).is_some_and(|rest| rest.starts_with('.'));
         which == "all" || b.id == which || is_part()
     };
-    let wanted: Vec<&Bug> = BUGS.iter().filter(is_wanted).collect();
+    let wanted: Vec<&Bug> = bugs::all().filter(is_wanted).collect();
     if wanted.is_empty() {
-        let known: Vec<&str> = BUGS.iter().map(|b| b.id).collect();
+        let known: Vec<&str> = bugs::all().map(|b| b.id).collect();
         let why = format!("no bug called `{which}` (bugs: all, {})", known.join(", "));
         return out.fail(Exit::Usage, "bug", &why, "");
     }

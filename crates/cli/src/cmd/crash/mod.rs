@@ -402,6 +402,7 @@ fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
 
 fn campaign(a: &Args) -> Result<Campaign, String> {
     let (fs, fs_options) = super::file_system(&a.fs)?;
+    super::eras::tell(fs, fs_options.get("era", fs.options).unwrap_or_default());
     let fresh = Bench::of(fs, fs_options).map_err(|e| e.to_string())?;
     let ((device, mut device_params), more) = super::devices(&a.device)?;
     // What a zoned drive holds is the sum of its zones.

@@ -2,6 +2,7 @@
 
 pub mod beside;
 pub mod direct;
+pub mod durable;
 pub mod emptied;
 pub mod errors;
 pub mod far;
@@ -41,14 +42,30 @@ pub const NAMED: &[(&str, Make)] = &[
     ("many-links", logged::many_links),
     ("direct", direct::database),
     ("direct-durable", direct::durable),
+    ("lengths", durable::lengths),
+    ("holes", durable::holes),
+    ("space", durable::space),
+    ("at-the-end", durable::at_the_end),
+    ("parts", durable::parts),
+    ("asked", durable::asked),
+    ("appended", durable::appended),
+    ("behind", durable::behind),
+    ("queued", durable::queued),
     ("emptied", emptied::tables),
     ("emptied-data", emptied::tables_data_logged),
     ("beside", beside::synced),
 ];
 
 /// `O_RDWR`.
-const WRITE: Flags =
-    Flags { write: true, create: false, truncate: false, direct: false, dsync: false, sync: false };
+const WRITE: Flags = Flags {
+    write: true,
+    create: false,
+    truncate: false,
+    append: false,
+    direct: false,
+    dsync: false,
+    sync: false,
+};
 /// `O_RDWR|O_CREAT`.
 const CREATE: Flags = Flags { create: true, ..WRITE };
 /// `O_RDWR|O_DIRECT`.

@@ -160,7 +160,7 @@ fn play(plan: &RunPlan, classes: Class) -> Result<Played, MachineError> {
         text.push_str(features);
     }
     let fs_options = Options::parse(&text, fs.options).map_err(config)?;
-    let version = wp_ext4::era::Version::parse(&plan.era)
+    let version = wp_vfs::Version::parse(&plan.era)
         .ok_or_else(|| config(format!("`{}` is not a kernel version", plan.era)))?;
     let spec = MachineSpec {
         seed: plan.seed,

@@ -197,7 +197,7 @@ pub fn run(plan: &RunPlan) -> Result<RunOutcome, MachineError> {
             .map_err(|e| config(&e))?;
     let text = format!("era={}{}{}", plan.era, plan.trim.options(), plan.more);
     let fs_options = Options::parse(&text, fs.options).map_err(|e| config(&e))?;
-    let version = wp_ext4::era::Version::parse(&plan.era)
+    let version = wp_vfs::Version::parse(&plan.era)
         .ok_or_else(|| config(&format!("`{}` is not a kernel version", plan.era)))?;
     let machine = Machine::new(
         MachineSpec {

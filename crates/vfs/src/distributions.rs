@@ -1,0 +1,102 @@
+//! Kernels by the name of what ships them.
+//!
+//! A distribution's kernel is an upstream release with changes of its own. Some follow a stable
+//! series; the others take over fixes by a list of their own, which is not known here: they stand
+//! for the release that they are based on.
+
+use crate::Version;
+
+/// How a distribution's kernel relates to the upstream release that its entry names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// It follows the stable series.
+    Follows,
+    /// It is based on the release and has many later changes, which are not modelled.
+    Own,
+}
+
+/// A distribution and its kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Distribution {
+    /// As in `era=NAME`.
+    pub name: &'static str,
+    /// The upstream release: of those that follow a series a late one.
+    pub kernel: Version,
+    /// How much of it is that release.
+    pub base: Base,
+}
+
+const fn follows(name: &'static str, kernel: Version) -> Distribution {
+    Distribution { name, kernel, base: Base::Follows }
+}
+
+const fn own(name: &'static str, kernel: Version) -> Distribution {
+    Distribution { name, kernel, base: Base::Own }
+}
+
+/// Those that can be named. Series are of the distributions' own pages; patch levels are late ones
+/// (of 2025 and 2026), those of Ubuntu, Android and Alpine from memory.
+pub static DISTRIBUTIONS: &[Distribution] = &[
+    follows("debian-8", Version(3, 16, 84)),
+    follows("debian-9", Version(4, 9, 320)),
+    follows("debian-10", Version(4, 19, 316)),
+    follows("debian-11", Version(5, 10, 251)),
+    follows("debian-12", Version(6, 1, 192)),
+    follows("debian-13", Version(6, 12, 117)),
+    own("ubuntu-14.04", Version(3, 13, 11)),
+    follows("ubuntu-16.04", Version(4, 4, 262)),
+    own("ubuntu-18.04", Version(4, 15, 18)),
+    follows("ubuntu-20.04", Version(5, 4, 290)),
+    follows("ubuntu-22.04", Version(5, 15, 180)),
+    own("ubuntu-24.04", Version(6, 8, 12)),
+    own("ubuntu-25.04", Version(6, 14, 11)),
+    own("ubuntu-25.10", Version(6, 17, 13)),
+    own("rhel-7", Version(3, 10, 0)),
+    own("rhel-8", Version(4, 18, 0)),
+    own("rhel-9", Version(5, 14, 0)),
+    own("rhel-10", Version(6, 12, 0)),
+    own("rocky-8", Version(4, 18, 0)),
+    own("rocky-9", Version(5, 14, 0)),
+    own("rocky-10", Version(6, 12, 0)),
+    own("alma-8", Version(4, 18, 0)),
+    own("alma-9", Version(5, 14, 0)),
+    own("alma-10", Version(6, 12, 0)),
+    own("sles-15-sp5", Version(5, 14, 21)),
+    own("sles-15-sp6", Version(6, 4, 0)),
+    own("opensuse-leap-15.6", Version(6, 4, 0)),
+    own("oracle-uek-6", Version(5, 4, 17)),
+    follows("oracle-uek-7", Version(5, 15, 167)),
+    follows("oracle-uek-8", Version(6, 12, 51)),
+    follows("amazon-linux-2", Version(5, 10, 237)),
+    follows("amazon-linux-2023", Version(6, 1, 158)),
+    own("proxmox-8", Version(6, 8, 12)),
+    own("proxmox-9", Version(6, 14, 11)),
+    follows("alpine-3.20", Version(6, 6, 110)),
+    follows("alpine-3.22", Version(6, 12, 50)),
+    follows("android-12", Version(5, 10, 226)),
+    follows("android-13", Version(5, 15, 180)),
+    follows("android-14", Version(6, 1, 145)),
+    follows("android-15", Version(6, 6, 98)),
+    follows("android-16", Version(6, 12, 38)),
+];
+
+impl Distribution {
+    /// The distribution of this name.
+    pub fn find(name: &str) -> Option<&'static Distribution> {
+        DISTRIBUTIONS.iter().find(|d| d.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_version_and_its_own() {
+        for d in DISTRIBUTIONS {
+            assert_eq!(Version::parse(d.name), Some(d.kernel), "{}", d.name);
+            assert_eq!(Distribution::find(d.name).map(|x| x.kernel), Some(d.kernel));
+        }
+        assert_eq!(Version::parse("debian-4"), None);
+    }
+}
