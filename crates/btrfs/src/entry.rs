@@ -7,11 +7,12 @@ use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, RecoveryPlan, When,
+    OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{CsumKind, SuperBlock};
+use crate::era::{Era, POLICIES};
 use crate::fs::{Btrfs, Mend, MountOptions, Mounted, OldLog, Subvolume};
 use crate::image::{self, InspectOptions, kind_name};
 use crate::mkfs::{MkfsOptions, mkfs};
@@ -27,7 +28,7 @@ const fn option(
 }
 
 const OPTIONS: &[OptionSpec] = &[
-    option("era", When::Always, "6.12", "kernel version whose rules apply: 6.12 only"),
+    option("era", When::Always, "6.12.117", "kernel version whose rules apply"),
     option("node_size", When::Mkfs, "16384", "tree block size in bytes (mkfs.btrfs -n)"),
     option("metadata", When::Mkfs, "dup", "copies of metadata: dup or single (mkfs.btrfs -m)"),
     option("csum", When::Mkfs, "crc32c", "crc32c or xxhash (mkfs.btrfs --csum)"),
@@ -74,7 +75,7 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "btrfs",
     about: "btrfs on one device; images as mkfs.btrfs 6.2 makes them",
     options: OPTIONS,
-    kernels: ["6.12", "6.12"],
+    kernels: ["6.1", "6.18"],
     held: &["6.12"],
     promises: Promises {
         // A log has the names of what is synced.
@@ -101,18 +102,13 @@ pub static ENTRY: FsEntry = FsEntry {
     stages: &crate::stages::STAGES,
 };
 
-/// A kernel version, such as 6.12.
-fn version(text: &str) -> Option<(u16, u16)> {
-    let mut parts = text.split('.').map(|n| n.parse().ok());
-    let found = (parts.next()??, parts.next()??);
-    parts.all(|p| p.is_some()).then_some(found)
+fn era_of(o: &Options) -> FsResult<Era> {
+    let version = Version::parse(o.get("era", OPTIONS).unwrap_or_default());
+    version.map(Era::of).ok_or(FsError::Invalid("era: a kernel version such as 6.12.117"))
 }
 
 fn how(o: &Options) -> FsResult<RecoverOptions> {
-    let era = o.get("era", OPTIONS).unwrap_or_default();
-    if version(era) != Some((6, 12)) {
-        return Err(FsError::Unsupported(format!("btrfs era {era}: only 6.12 is known")));
-    }
+    let era = era_of(o)?;
     let old = o.get("old_replay", OPTIONS).unwrap_or_default();
     let old = OldReplay::parse(old)
         .ok_or(FsError::Invalid("old_replay: dir_size, refs, overwrite, with + in between"))?;
@@ -121,7 +117,7 @@ fn how(o: &Options) -> FsResult<RecoverOptions> {
         "replace" => Overgrown::Replace,
         _ => return Err(FsError::Invalid("overgrown: panic or replace")),
     };
-    Ok(RecoverOptions { old, overgrown, ..RecoverOptions::default() })
+    Ok(RecoverOptions { era, old, overgrown, ..RecoverOptions::default() })
 }
 
 fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
@@ -187,6 +183,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             datasum: !is_set(o, "nodatasum"),
             direct_sums: is_set(o, "direct_sums"),
             treelog: !is_set(o, "notreelog"),
+            era: how.era,
             old_log,
             mend,
             old_replay: how.old,
@@ -274,7 +271,6 @@ fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResul
     })
 }
 
-/// One era is known.
 fn eras(text: &str) -> Option<Vec<EraRule>> {
-    version(text).filter(|v| *v == (6, 12)).map(|_| Vec::new())
+    Version::parse(text).map(|v| wp_vfs::era_rules(POLICIES, v))
 }

@@ -10,6 +10,7 @@ pub mod chunks;
 pub mod core;
 pub mod disk;
 mod entry;
+pub mod era;
 mod evidence;
 pub mod fs;
 pub mod image;

@@ -64,11 +64,11 @@ fn cases() -> Vec<Case> {
         },
         Case { name: "f2fs", bytes: 128 << 20, ..f2fs },
         Case { name: "f2fs on two devices", two_devices: true, ..f2fs },
-        Case { name: "btrfs", fs: "btrfs", options: "era=6.12", bytes: 256 << 20, ..CASE },
+        Case { name: "btrfs", fs: "btrfs", options: "era=6.12.117", bytes: 256 << 20, ..CASE },
         Case {
             name: "nilfs2",
             fs: "nilfs2",
-            options: "era=6.12",
+            options: "era=6.12.117",
             bytes: 256 << 20,
             orphans: false,
             ..CASE

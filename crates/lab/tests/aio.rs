@@ -11,7 +11,7 @@ fn machine(fs: &'static FsEntry, cpu: bool) -> Machine {
     let profiles = wp_lab::profile::PROFILES;
     let free = profiles.iter().find(|p| p.name == "free").expect("a profile without costs");
     // Of btrfs a rule is left out by which data with checksums goes through the cache, and waits.
-    let options = if fs.name == "btrfs" { "era=6.12,direct_sums" } else { "era=6.12" };
+    let options = if fs.name == "btrfs" { "era=6.12.117,direct_sums" } else { "era=6.12.117" };
     let spec = MachineSpec {
         seed: 1,
         cpu: if cpu { profiles[1].model() } else { free.model() },

@@ -7,7 +7,7 @@ use crate::fsync_bios::{Bio, recorded, summaries};
 use wp_lab::workload::fsync_create::CASES;
 
 /// The recorded runs.
-const OPTIONS: &str = "era=6.12,metadata=single";
+const OPTIONS: &str = "era=6.12.117,metadata=single";
 const LATE: &str = "blocks that were copied before: an inode's item and a name's place in its \
                     directory are written late there, by the next commit \
                     (btrfs_delayed_update_inode, btrfs_insert_delayed_dir_index), which so copies \

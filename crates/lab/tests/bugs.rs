@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 55] = [
+const FEW: [(&str, Range<u64>); 65] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -68,6 +68,16 @@ const FEW: [(&str, Range<u64>); 55] = [
     ("V7", 0..8),
     ("V8", 0..8),
     ("V9", 0..8),
+    ("V10", 0..8),
+    ("V11", 0..1),
+    ("V12", 0..1),
+    ("V13", 0..1),
+    ("V14", 0..1),
+    ("V15", 0..1),
+    ("V16", 0..1),
+    ("V17", 0..1),
+    ("V18", 0..1),
+    ("V19", 0..1),
 ];
 
 #[test]
@@ -77,7 +87,7 @@ fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
         let shown =
             show(bug, among, 2, &|_| {}, &|| true).expect("played").expect("not interrupted");
         assert!(shown.holds(), "{shown:#?}");
-        assert!(shown.fixed.raw > 100 || shown.fixed.refused.is_some(), "{shown:#?}");
+        assert!(shown.fixed.raw > 20 || shown.fixed.refused.is_some(), "{shown:#?}");
     }
 }
 

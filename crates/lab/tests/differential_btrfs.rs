@@ -8,21 +8,26 @@ use crate::btrfs_twin::{Trip, World, is_possible, there_and_back};
 /// Settings: sizes of tree blocks, copies of metadata, checksums, data in place, no logs, nothing
 /// in items.
 const WORLDS: &[World] = &[
-    World { seed: 1, mkfs: Some(""), ours: "era=6.12", theirs: "" },
-    World { seed: 2, mkfs: Some("-n 4096 -m single"), ours: "era=6.12", theirs: "" },
-    World { seed: 3, mkfs: None, ours: "era=6.12,node_size=4096", theirs: "" },
+    World { seed: 1, mkfs: Some(""), ours: "era=6.12.117", theirs: "" },
+    World { seed: 2, mkfs: Some("-n 4096 -m single"), ours: "era=6.12.117", theirs: "" },
+    World { seed: 3, mkfs: None, ours: "era=6.12.117,node_size=4096", theirs: "" },
     World {
         seed: 4,
         mkfs: Some("-m dup --csum xxhash"),
-        ours: "era=6.12,notreelog",
+        ours: "era=6.12.117,notreelog",
         theirs: "notreelog",
     },
-    World { seed: 5, mkfs: Some(""), ours: "era=6.12,nodatacow", theirs: "nodatacow" },
-    World { seed: 6, mkfs: None, ours: "era=6.12,metadata=single,nodatasum", theirs: "nodatasum" },
+    World { seed: 5, mkfs: Some(""), ours: "era=6.12.117,nodatacow", theirs: "nodatacow" },
+    World {
+        seed: 6,
+        mkfs: None,
+        ours: "era=6.12.117,metadata=single,nodatasum",
+        theirs: "nodatasum",
+    },
     World {
         seed: 7,
         mkfs: Some("-n 8192"),
-        ours: "era=6.12,max_inline=0,commit=1",
+        ours: "era=6.12.117,max_inline=0,commit=1",
         theirs: "max_inline=0,commit=1",
     },
 ];

@@ -138,7 +138,8 @@ fn ours(options: &str, device: &str, params: &[(&str, u64)]) -> Waits {
             start: Sector(0),
             sectors: Some(512 << 11),
             fs,
-            fs_options: Options::parse(&format!("era=6.12{options}"), fs.options).expect("known"),
+            fs_options: Options::parse(&format!("era=6.12.117{options}"), fs.options)
+                .expect("known"),
             disk: "z0".to_owned(),
             device_number: (250, 0),
             kernel: (6, 12),

@@ -25,7 +25,7 @@ fn spec() -> MachineSpec {
         start: Sector(0),
         sectors: None,
         fs,
-        fs_options: Options::parse("era=6.12,wait_first_node", fs.options).expect("options"),
+        fs_options: Options::parse("era=6.12.117,wait_first_node", fs.options).expect("options"),
         disk: "vda".to_owned(),
         device_number: (254, 0),
         kernel: (6, 12),

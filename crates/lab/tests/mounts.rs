@@ -42,30 +42,30 @@ fn travel(fs: &str, zoned: bool, real_mkfs: Option<&str>, rounds: u64) {
 
 #[test]
 fn a_real_kernel_mounts_our_f2fs() {
-    there_and_back("f2fs,era=6.12", false);
+    there_and_back("f2fs,era=6.12.117", false);
 }
 
 #[test]
 fn a_real_kernel_mounts_our_f2fs_on_a_zoned_device() {
-    there_and_back("f2fs,era=6.12", true);
+    there_and_back("f2fs,era=6.12.117", true);
 }
 
 #[test]
 fn a_real_kernel_mounts_our_nilfs2() {
-    there_and_back("nilfs2,era=6.12,blocks_per_segment=256", false);
+    there_and_back("nilfs2,era=6.12.117,blocks_per_segment=256", false);
 }
 
 #[test]
 fn a_real_kernel_mounts_nilfs2_that_our_cleaner_has_cleaned() {
     let cleaner = "cleaner,protection_period=0,min_clean_segments=0,clean_check_interval=1,\
                    cleaning_interval=1,min_reclaimable_blocks=1";
-    there_and_back(&format!("nilfs2,era=6.12,blocks_per_segment=64,{cleaner}"), false);
+    there_and_back(&format!("nilfs2,era=6.12.117,blocks_per_segment=64,{cleaner}"), false);
 }
 
 #[test]
 fn a_real_kernel_mounts_our_btrfs_again_and_again() {
-    travel("btrfs,era=6.12", false, None, 4);
-    travel("btrfs,era=6.12,node_size=4096,metadata=single", false, None, 2);
+    travel("btrfs,era=6.12.117", false, None, 4);
+    travel("btrfs,era=6.12.117,node_size=4096,metadata=single", false, None, 2);
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn a_real_kernels_btrfs_is_mounted_here_again_and_again() {
     if !btrfs_twin::has_programs(check) {
         return;
     }
-    travel("btrfs,era=6.12", false, Some("-n 4096 -m dup"), 2);
-    travel("btrfs,era=6.12,notreelog", false, Some("-m single --csum xxhash"), 2);
+    travel("btrfs,era=6.12.117", false, Some("-n 4096 -m dup"), 2);
+    travel("btrfs,era=6.12.117,notreelog", false, Some("-m single --csum xxhash"), 2);
 }
 
 /// The first images of mkfs.btrfs and of ours; sizes of tree blocks, copies of metadata, checksums,
@@ -86,11 +86,11 @@ fn btrfs_goes_to_the_hosts_kernel_and_back_cut_off_and_not() {
         return;
     }
     let worlds = [
-        World { seed: 31, mkfs: Some(""), ours: "era=6.12", theirs: "" },
-        World { seed: 32, mkfs: Some("-n 4096 -m single"), ours: "era=6.12", theirs: "" },
-        World { seed: 33, mkfs: Some("-m dup --csum xxhash"), ours: "era=6.12", theirs: "" },
-        World { seed: 34, mkfs: None, ours: "era=6.12,node_size=4096", theirs: "" },
-        World { seed: 35, mkfs: None, ours: "era=6.12,nodatacow", theirs: "nodatacow" },
+        World { seed: 31, mkfs: Some(""), ours: "era=6.12.117", theirs: "" },
+        World { seed: 32, mkfs: Some("-n 4096 -m single"), ours: "era=6.12.117", theirs: "" },
+        World { seed: 33, mkfs: Some("-m dup --csum xxhash"), ours: "era=6.12.117", theirs: "" },
+        World { seed: 34, mkfs: None, ours: "era=6.12.117,node_size=4096", theirs: "" },
+        World { seed: 35, mkfs: None, ours: "era=6.12.117,nodatacow", theirs: "nodatacow" },
     ];
     let trip = btrfs_twin::Trip { turns: 6, calls: 150, cuts: true };
     for world in &worlds {

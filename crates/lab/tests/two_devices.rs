@@ -102,7 +102,7 @@ fn by_device(records: &[Record]) -> [(usize, usize); 2] {
 #[test]
 fn it_is_made_mounted_filled_over_both_devices_and_mounted_again() {
     let (files, bytes) = (64, 1 << 20);
-    let m = Machine::new(spec("era=6.12"), None).expect("builds");
+    let m = Machine::new(spec("era=6.12.117"), None).expect("builds");
     let vfs = m.mount().expect("mounts");
     let v = vfs.clone();
     m.record(Class::DEVICE);
@@ -132,7 +132,7 @@ fn it_is_made_mounted_filled_over_both_devices_and_mounted_again() {
 /// `f2fs_issue_flush`: an fsync flushes the devices that hold something of the file, and no others.
 #[test]
 fn an_fsync_flushes_the_devices_that_its_file_was_written_to() {
-    let m = Machine::new(spec("era=6.12"), None).expect("builds");
+    let m = Machine::new(spec("era=6.12.117"), None).expect("builds");
     let vfs = m.mount().expect("mounts");
     let v = vfs.clone();
     let queues = [m.queue.clone(), m.more[0].0.clone()];
@@ -178,7 +178,7 @@ fn every_state_that_a_cut_of_both_devices_leaves_recovers_to_what_was_promised()
         "fsync_mode=strict,wait_first_node,wait_last_node",
         "wait_first_node,oprw",
     ] {
-        let options = format!("era=6.12,{mode}");
+        let options = format!("era=6.12.117,{mode}");
         let bench = Bench {
             device_params: first(),
             more: vec![zoned()],
@@ -211,7 +211,7 @@ fn every_state_that_a_cut_of_both_devices_leaves_recovers_to_what_was_promised()
 #[test]
 fn devices_that_do_not_fit_are_refused_by_name() {
     let refused = |change: &dyn Fn(&mut MachineSpec)| {
-        let mut s = spec("era=6.12");
+        let mut s = spec("era=6.12.117");
         change(&mut s);
         Machine::new(s, None).err().map(|e| e.to_string()).unwrap_or_default()
     };
@@ -223,8 +223,8 @@ fn devices_that_do_not_fit_are_refused_by_name() {
     });
     assert!(ext4.contains("ext4 supports one device"), "{ext4}");
     // An image of two devices on one.
-    let both = Machine::new(spec("era=6.12"), None).expect("builds");
-    let mut alone = spec("era=6.12");
+    let both = Machine::new(spec("era=6.12.117"), None).expect("builds");
+    let mut alone = spec("era=6.12.117");
     alone.more.clear();
     alone.device_params = params(&[("capacity_bytes", both.sectors() * SECTOR_BYTES)]);
     let m = Machine::new(alone, Some(both.medium())).expect("builds");

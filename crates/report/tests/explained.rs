@@ -87,8 +87,12 @@ const RUNS: &[(&str, &str, &[&str])] = &[
     ("f2fs,era=6.1,direct=log", ZONED, &["node", "flush"]),
     ("nilfs2,era=6.1", SSD, &["log with its super root", "flush"]),
     ("nilfs2,era=6.1,order=strict", SSD, &["log with its super root", "flush"]),
-    ("btrfs,era=6.12", SSD, &["data", "log tree", "super block", "flush", "trees of the commit"]),
-    ("btrfs,era=6.12,notreelog", SSD, &["data", "trees of the commit", "super block"]),
+    (
+        "btrfs,era=6.12.117",
+        SSD,
+        &["data", "log tree", "super block", "flush", "trees of the commit"],
+    ),
+    ("btrfs,era=6.12.117,notreelog", SSD, &["data", "trees of the commit", "super block"]),
 ];
 
 #[test]
@@ -173,7 +177,7 @@ async fn twice(vfs: Vfs) -> FsResult<()> {
 
 #[test]
 fn an_fsync_after_which_nothing_changed_needs_nothing_that_it_sends() {
-    for fs in ["ext4,era=6.18", "f2fs,era=6.1", "nilfs2,era=6.1", "btrfs,era=6.12"] {
+    for fs in ["ext4,era=6.18", "f2fs,era=6.1", "nilfs2,era=6.1", "btrfs,era=6.12.117"] {
         let run = play(fs, SSD, twice);
         let seen = Seen::new(run.run());
         let of = |n| explain(&seen, seen.call(SYNCS, n).expect("two fsyncs"));
@@ -209,7 +213,7 @@ async fn names(vfs: Vfs) -> FsResult<()> {
 
 #[test]
 fn a_name_that_is_made_in_a_directory_is_a_change_of_it() {
-    for fs in ["ext4,era=4.6", "btrfs,era=6.12"] {
+    for fs in ["ext4,era=4.6", "btrfs,era=6.12.117"] {
         let all = all(&play(fs, SSD, names));
         assert_eq!(all.len(), 7, "{fs}");
         for e in &all[2..] {
@@ -259,7 +263,7 @@ async fn two_tasks(vfs: Vfs) -> FsResult<()> {
 
 #[test]
 fn who_waits_for_work_that_another_task_asked_for_is_told_so() {
-    for fs in ["ext4,era=4.6", "f2fs,era=6.1", "nilfs2,era=6.1", "btrfs,era=6.12"] {
+    for fs in ["ext4,era=4.6", "f2fs,era=6.1", "nilfs2,era=6.1", "btrfs,era=6.12.117"] {
         let run = play(fs, SSD, two_tasks);
         let seen = Seen::new(run.run());
         let calls = seen.calls(SYNCS);
@@ -290,7 +294,7 @@ fn who_waits_for_work_that_another_task_asked_for_is_told_so() {
 
 #[test]
 fn a_sync_needs_what_the_flusher_writes_for_it() {
-    for fs in ["ext4,era=4.6", "f2fs,era=6.1", "btrfs,era=6.12"] {
+    for fs in ["ext4,era=4.6", "f2fs,era=6.1", "btrfs,era=6.12.117"] {
         let run = play(fs, SSD, |vfs: Vfs| async move {
             for name in ["a", "b"] {
                 let fd = vfs.open(name, OpenFlags::CREATE, 0o644).await?;
@@ -414,7 +418,7 @@ fn a_commit_of_barrier_fs_is_begun_by_one_thread_and_ended_by_the_other() {
 
 #[test]
 fn a_direct_overwrite_sends_its_data_and_nothing_else() {
-    for fs in ["ext4,era=3.8", "ext4,era=6.18", "f2fs,era=5.14", "btrfs,era=6.12"] {
+    for fs in ["ext4,era=3.8", "ext4,era=6.18", "f2fs,era=5.14", "btrfs,era=6.12.117"] {
         let run = play(fs, SSD, |vfs: Vfs| async move {
             let fd = vfs.open("a", OpenFlags::CREATE, 0o644).await?;
             vfs.pwrite(fd, 0, &data(1, 0, 65536)).await?;

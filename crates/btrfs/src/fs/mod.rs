@@ -46,6 +46,7 @@ use wp_rt::{Lock, Rt, Ticks};
 
 use crate::core::Core;
 use crate::disk::Timespec;
+use crate::era::Era;
 use crate::replay::{OldReplay, Overgrown};
 
 use cleaner::Cleaner;
@@ -87,6 +88,8 @@ pub struct MountOptions {
     pub subvolume: Subvolume,
     /// May an fsync write a log (`treelog`)?
     pub treelog: bool,
+    /// The kernel's rules.
+    pub era: Era,
     /// Rules of logs that are left out, as older kernels did.
     pub old_log: OldLog,
     /// The same of their replay.
@@ -114,6 +117,7 @@ impl Default for MountOptions {
             direct_sums: false,
             subvolume: Subvolume::Default,
             treelog: true,
+            era: Era::of(Era::COMPARED),
             old_log: OldLog::default(),
             mend: Mend::default(),
             old_replay: OldReplay::default(),

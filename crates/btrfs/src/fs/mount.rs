@@ -81,6 +81,7 @@ impl Btrfs {
         }
         let now = opts.epoch_secs.saturating_add_unsigned(rt.now().secs());
         let options = RecoverOptions {
+            era: opts.era,
             now: u64::try_from(now).unwrap_or(0),
             old: opts.old_replay,
             overgrown: opts.overgrown,

@@ -88,7 +88,7 @@ impl Btrfs {
         } else if !self.opts.treelog {
             // Asked before all else, so that also what has no name is committed.
             Err(Stop::Full)
-        } else if nameless || (is_idle && self.is_in_log(inode)) {
+        } else if (nameless && !self.opts.era.logs_nameless) || (is_idle && self.is_in_log(inode)) {
             Err(Stop::Nothing)
         } else {
             self.log_with(inode.ino, false, ordered, |log| log.inode_and_parents(inode, Mode::All))

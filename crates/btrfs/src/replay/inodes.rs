@@ -196,6 +196,11 @@ impl Replay<'_, '_> {
                 continue;
             }
             inode.nlink = self.count_names(ino)?.into();
+            if inode.is_dir() && inode.nlink.get() > 1 {
+                // What a commit checks of the blocks that it writes (`check_inode_item`).
+                let found = inode.nlink.get().into();
+                return Err(broken("nlink of a directory", found, "no more than 1"));
+            }
             self.put_inode(ino, &inode)?;
             if inode.nlink.get() > 0 {
                 continue;

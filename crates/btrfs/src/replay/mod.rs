@@ -34,6 +34,7 @@ use crate::core::{Core, Disk};
 use crate::disk::dir;
 use crate::disk::inode::mode;
 use crate::disk::{FileKind, Key, Timespec, kind};
+use crate::era::Era;
 use crate::image;
 use crate::site;
 use crate::trans::Plan;
@@ -48,6 +49,8 @@ pub(crate) use log::blocks as log_blocks;
 pub struct RecoverOptions {
     /// Time that inodes and directories get which lose a name, in seconds since 1970.
     pub now: u64,
+    /// The kernel's rules.
+    pub era: Era,
     /// Rules that are left out, as older kernels did.
     pub old: OldReplay,
     /// What happens where Linux 6.12 panics.
@@ -58,6 +61,7 @@ impl Default for RecoverOptions {
     fn default() -> RecoverOptions {
         RecoverOptions {
             now: 1_388_534_400,
+            era: Era::of(Era::COMPARED),
             old: OldReplay::default(),
             overgrown: Overgrown::default(),
         }
@@ -182,8 +186,10 @@ pub fn replay(core: &mut Core<'_>, options: &RecoverOptions) -> FsResult<Recover
         logs.push(log);
     }
     let (allocated, delayed) = (BTreeSet::new(), names::Delayed::new());
-    let (now, old) = (options.now, options.old);
-    let mut state = State { now, old, overgrown: options.overgrown, done, allocated, delayed };
+    let (now, old, overgrown) = (options.now, options.old, options.overgrown);
+    let skips_by_last = options.era.replay_skips_by_last;
+    let ignores = false;
+    let mut state = State { now, old, overgrown, skips_by_last, ignores, done, allocated, delayed };
     let mut fixups = vec![BTreeSet::new(); logs.len()];
     for stage in [Stage::Inodes, Stage::Names, Stage::All] {
         for (log, fixup) in logs.iter().zip(&mut fixups) {
@@ -212,6 +218,11 @@ struct State {
     now: u64,
     old: OldReplay,
     overgrown: Overgrown,
+    /// [`Era::replay_skips_by_last`].
+    skips_by_last: bool,
+    /// Are items skipped: those of an inode without names, deleted while it was open? Its names go
+    /// with the directory's deletions.
+    ignores: bool,
     done: Recovery,
     /// Data extents that no item in the extent tree has yet: address and bytes.
     allocated: BTreeSet<(u64, u64)>,
@@ -246,19 +257,22 @@ fn missing(what: &'static str, number: u64) -> impl FnOnce(FsError) -> FsError {
 impl Replay<'_, '_> {
     /// `replay_one_buffer`, for all of them.
     fn run(&mut self, stage: Stage) -> FsResult<()> {
-        let mut ignores_inode = false;
         let log = self.log;
+        if !self.state.skips_by_last {
+            self.state.ignores = false;
+        }
         for (key, item) in &log.items {
             let (key, item) = (*key, item.as_slice());
             if key.kind == kind::INODE_ITEM {
                 let inode = log::inode_of(item, key)?;
-                // Deleted while it was open: its names go with the directory's deletions.
-                ignores_inode = inode.nlink.get() == 0;
-                if !ignores_inode && stage == Stage::Inodes {
+                if stage == Stage::Inodes || !self.state.skips_by_last {
+                    self.state.ignores = inode.nlink.get() == 0;
+                }
+                if !self.state.ignores && stage == Stage::Inodes {
                     self.replay_inode(key, item, inode.file_type())?;
                 }
             }
-            if ignores_inode {
+            if self.state.ignores {
                 continue;
             }
             match (key.kind, stage) {

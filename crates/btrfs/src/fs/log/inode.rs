@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::disk::inode::{extrefs, refs};
 use crate::disk::{InodeItem, Key, kind};
+use crate::era::Era;
 use crate::site;
 
 use super::super::inode::Inode;
@@ -18,6 +19,11 @@ impl Log<'_> {
     /// Rules that are left out.
     pub fn old(&self) -> OldLog {
         self.fs.opts.old_log
+    }
+
+    /// The kernel's rules.
+    pub fn era(&self) -> Era {
+        self.fs.opts.era
     }
 
     /// Is an inode in this log?
@@ -48,7 +54,10 @@ impl Log<'_> {
         let all_items = !is_dir && l.full_sync.get() && mode == Mode::All;
         let mut size = inode.size();
         if mode == Mode::Exists && !is_dir {
-            size = self.logged_size(inode, was_logged)?;
+            size = match self.era().existing_keeps_size && !was_logged {
+                true => 0,
+                false => self.logged_size(inode, was_logged)?,
+            };
         }
         let mut fast = !is_dir && mode == Mode::All && !all_items;
         let mut copies = true;
@@ -107,7 +116,7 @@ impl Log<'_> {
         // To be logged so that it exists is no fsync, nor is to get a name.
         let old = self.old();
         let counts = match mode {
-            Mode::All => !self.is_new_name,
+            Mode::All => !self.is_new_name || self.era().new_names_count,
             Mode::Exists if self.is_new_name => old.names,
             Mode::Exists => old.exists || !site::LOG_EXISTS.on(),
         };
@@ -184,6 +193,10 @@ impl Log<'_> {
     /// Another inode had one of these names at the last commit: it is to be logged, too.
     /// `btrfs_check_ref_name_override`.
     fn check_override(&mut self, inode: &Rc<Inode>, key: Key, bytes: &[u8]) -> LogResult<()> {
+        let is_new = inode.item.borrow().generation.get() >= self.transid;
+        if self.era().conflicts_of_new_only && !is_new && !self.is_in_conflicts {
+            return Ok(());
+        }
         let names: Vec<(u64, Vec<u8>)> = if key.kind == kind::INODE_REF {
             refs(bytes, key.offset).flatten().map(|n| (n.parent, n.name.to_vec())).collect()
         } else {
@@ -240,7 +253,7 @@ impl Log<'_> {
         item.transid = self.transid.into();
         item.size = size.into();
         item.nbytes = 0.into();
-        if mode == Mode::Exists && !was_logged {
+        if mode == Mode::Exists && (!was_logged || self.era().existing_keeps_size) {
             // Says to replay that it is no more than "this inode exists".
             item.generation = 0.into();
         }

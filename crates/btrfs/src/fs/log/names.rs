@@ -86,7 +86,8 @@ impl Log<'_> {
 
     /// Inodes of new names that were logged, and of directories among them. `log_new_dir_dentries`.
     fn new_names(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
-        if !site::LOG_NEW_NAMES.on() {
+        let skips = self.is_new_name && self.era().new_names_skip_entries;
+        if skips || !site::LOG_NEW_NAMES.on() {
             return Ok(());
         }
         let mut todo = VecDeque::from([dir.clone()]);
@@ -152,7 +153,7 @@ impl Log<'_> {
     /// `can_log_conflicting_inode`.
     fn may_conflict(&self, inode: &Inode) -> LogResult<()> {
         let has_left = inode.is_dir() && inode.logged.last_unlink.get() >= self.transid;
-        if has_left { Err(Stop::Full) } else { Ok(()) }
+        if has_left && !self.era().logs_moved_conflicts { Err(Stop::Full) } else { Ok(()) }
     }
 
     /// `log_conflicting_inodes`.
@@ -161,7 +162,7 @@ impl Log<'_> {
             return Ok(());
         }
         self.is_in_conflicts = true;
-        let before = self.new_dentries;
+        let mut before = self.new_dentries;
         while !self.conflicts.is_empty() {
             let (ino, parent) = self.conflicts.remove(0);
             match self.load(ino)? {
@@ -175,7 +176,10 @@ impl Log<'_> {
                     self.may_conflict(&dir)?;
                     self.new_dentries = false;
                     self.inode(&dir, Mode::All)?;
-                    if self.new_dentries {
+                    if self.era().conflicts_skip_entries {
+                        // Whoever logs its own inode takes them for that one's.
+                        before = self.new_dentries;
+                    } else if self.new_dentries {
                         self.new_names(&dir)?;
                     }
                 }
@@ -296,7 +300,10 @@ impl Btrfs {
     pub(in crate::fs) fn note_unlink(&self, dir: &Inode, inode: &Inode, is_rename: bool) {
         let transid = self.newest();
         let is_logged = |i: &Inode| i.logged.trans.get() == transid;
-        inode.logged.last_unlink.set(transid);
+        let forgets = !is_rename && inode.is_dir() && self.opts.era.rmdir_forgets;
+        if !forgets {
+            inode.logged.last_unlink.set(transid);
+        }
         if !is_rename {
             inode.logged.unlinked.set(transid);
             if self.opts.mend.unlinked && inode.nlink() > 0 {
@@ -356,6 +363,9 @@ impl Btrfs {
         let transid = self.newest();
         if !inode.is_dir() {
             inode.logged.last_unlink.set(transid);
+        }
+        if self.opts.era.renames_copy_all {
+            inode.logged.copy_all.set(true);
         }
         let has = |i: &Inode| i.logged.trans.get() == transid;
         if !has(inode) && !from.is_some_and(|(dir, _)| has(dir)) {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use wp_base::FsError;
 use wp_crash::{Profile, Rule, Totals};
+use wp_workload::program::Program;
 
 use crate::crash::campaign::{Campaign, Findings, Found, Source, Space, Watch, resume};
 use crate::crash::play::{Bench, play};
@@ -69,6 +70,8 @@ enum Programs {
     Wild(u64),
     /// Those of a generator, at most this number.
     Made(Make, u64),
+    /// This one.
+    Text(&'static str),
 }
 
 const PLAIN: Side = Side {
@@ -173,6 +176,10 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
         Programs::Sequences(n) => (Source::Sequences(n), sequences::count(n)),
         Programs::Wild(n) => (Source::Wild { seed: 1, calls: 40, extras: Extras::DATA }, n),
         Programs::Made(make, n) => (Source::Made { seed: 1, make }, n),
+        Programs::Text(text) => {
+            let program = Program::parse(text).expect("a program of our own table");
+            (Source::Text(program), 1)
+        }
     };
     Ok(Campaign {
         space: side.space,

@@ -25,6 +25,21 @@ macro_rules! nilfs2 {
     };
 }
 
+/// btrfs by one release's rules, as small as mkfs makes one.
+macro_rules! btrfs {
+    ($version:literal) => {
+        Side {
+            fs: concat!("btrfs,era=", $version),
+            elevator: "",
+            params: &[("capacity_bytes", 128 << 20)],
+            ..PLAIN
+        }
+    };
+}
+
+/// btrfs' log does not bring back what was synced.
+const LOST_IN_A_LOG: Bug = Bug { profile: Profile::of(&wp_btrfs::ENTRY.promises), ..LOST };
+
 /// What was synced is lost.
 const LOST: Bug = Bug { rule: Rule::LostSync, profile: Profile::EXT4, ..BUG };
 
@@ -121,5 +136,175 @@ pub static BUGS: &[Bug] = &[
         profile: Profile::of(&wp_nilfs2::ENTRY.promises),
         programs: Programs::Made(durable::parts, 32),
         ..LOST
+    },
+    Bug {
+        id: "V11",
+        rule_name: Some("new_names_count"),
+        what: "btrfs: a directory that was logged for a link in it counts as synced: its fsync loses a new directory (generic/782, 5.16 to 6.17)",
+        affected: btrfs!("6.12.58"),
+        fixed: btrfs!("6.12.59"),
+        programs: Programs::Text(
+            "open 0 file1 rw,creat\n\
+             sync\n\
+             mkdir dir\n\
+             open 1 file1 rw,sync\n\
+             pwrite 1 10 0 5\n\
+             link file1 dir/file2\n\
+             open 2 . r\n\
+             fsync 2",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V12",
+        rule_name: Some("new_names_skip_entries"),
+        what: "btrfs: a directory that was logged for a renamed file loses its other new entries (generic/785, 5.16 to 6.18.2)",
+        affected: btrfs!("6.12.63"),
+        fixed: btrfs!("6.12.64"),
+        programs: Programs::Text(
+            "open 0 file1 rw,creat\n\
+             sync\n\
+             pwrite 0 1000 0 170\n\
+             fsync 0\n\
+             mkdir dir\n\
+             open 1 dir/foo rw,creat\n\
+             rename file1 file2\n\
+             open 2 . r\n\
+             fsync 2",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V13",
+        rule_name: Some("existing_keeps_size"),
+        what: "btrfs: a file cut to length 0, synced and linked has its old length again (generic/789, until 6.18.23)",
+        affected: btrfs!("6.12.113"),
+        fixed: btrfs!("6.12.114"),
+        programs: Programs::Text(
+            "open 0 foo rw,creat\n\
+             pwrite 0 65536 0 5\n\
+             sync\n\
+             ftruncate 0 0\n\
+             fsync 0\n\
+             link foo bar\n\
+             open 1 baz rw,creat\n\
+             fsync 1",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V14",
+        rule_name: Some("rmdir_forgets"),
+        what: "btrfs: fsync of a removed directory that another moved out of: no mount (6.15.3 to 6.18.29)",
+        affected: btrfs!("6.18.29"),
+        fixed: btrfs!("6.18.30"),
+        rule: Rule::Recoverable,
+        programs: Programs::Text(
+            "mkdir dir1\n\
+             mkdir dir1/dir2\n\
+             mkdir dir3\n\
+             sync\n\
+             open 0 dir1 r\n\
+             setxattr dir1 user.a 1 1\n\
+             fsync 0\n\
+             rename dir1/dir2 dir3/dir2\n\
+             rmdir dir1\n\
+             fsync 0",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V15",
+        rule_name: Some("replay_skips_by_last"),
+        what: "btrfs: replay of a synced file without names fails: no mount (generic/771, 6.15.3 to 6.16.1)",
+        affected: btrfs!("6.16.1"),
+        fixed: btrfs!("6.16.2"),
+        rule: Rule::Recoverable,
+        programs: Programs::Text(
+            "mkdir testdir\n\
+             open 0 testdir/foo rw,creat\n\
+             pwrite 0 65536 0 5\n\
+             unlink testdir/foo\n\
+             fsync 0\n\
+             open 1 testdir/bar rw,creat\n\
+             fsync 1",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V16",
+        rule_name: Some("logs_moved_conflicts"),
+        what: "btrfs: a moved directory whose old name a synced file has gets two names: no mount (generic/784, until 6.18.2)",
+        affected: btrfs!("6.12.63"),
+        fixed: btrfs!("6.12.64"),
+        rule: Rule::Recoverable,
+        programs: Programs::Text(
+            "mkdir dir1\n\
+             mkdir dir2\n\
+             sync\n\
+             rename dir1 dir2/dir1\n\
+             open 0 dir1 rw,creat\n\
+             fsync 0\n\
+             rename dir1 dir2/foo\n\
+             open 1 dir2/foo r\n\
+             fsync 1",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V17",
+        rule_name: Some("conflicts_of_new_only"),
+        what: "btrfs: a directory takes the name of a renamed one and is synced: the renamed one and its files are lost (btrfs/340, until 6.18.5)",
+        affected: btrfs!("6.12.65"),
+        fixed: btrfs!("6.12.66"),
+        programs: Programs::Text(
+            "mkdir d1\n\
+             mkdir d2\n\
+             open 0 d2/foo rw,creat\n\
+             pwrite 0 4096 0 1\n\
+             sync\n\
+             rename d2 d3\n\
+             rename d1 d2\n\
+             open 1 d2 r\n\
+             fsync 1",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V18",
+        rule_name: Some("conflicts_skip_entries"),
+        what: "btrfs: the name of a removed directory is reused: the synced parent loses its new entries (generic/790, 5.1 to 6.18.19)",
+        affected: btrfs!("6.12.77"),
+        fixed: btrfs!("6.12.78"),
+        programs: Programs::Text(
+            "mkdir foo\n\
+             sync\n\
+             rmdir foo\n\
+             mkdir dir1\n\
+             mkdir dir2\n\
+             open 0 foo rw,creat\n\
+             link foo dir2/link\n\
+             open 1 dir2 r\n\
+             fsync 1\n\
+             open 2 . r\n\
+             fsync 2",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V19",
+        rule_name: Some("renames_copy_all"),
+        what: "btrfs: a symbolic link renamed between two fsyncs of its directory has its old name (N24, generic/779, until 6.17)",
+        affected: btrfs!("6.17"),
+        fixed: btrfs!("6.18"),
+        programs: Programs::Text(
+            "mkdir dir\n\
+             symlink target dir/old\n\
+             open 0 dir r\n\
+             fsync 0\n\
+             rename dir/old dir/new\n\
+             fsync 0",
+        ),
+        ..LOST_IN_A_LOG
     },
 ];
