@@ -8,7 +8,7 @@ use wp_ext4::fs::era::Era;
 use wp_ext4::fs::{DataMode, Ext4, MountOptions, Mounted};
 use wp_medium::Medium;
 use wp_rt::Rt;
-use wp_vfs::{Fd, OpenFlags, Reserve, Version, Vfs};
+use wp_vfs::{Fd, OpenFlags, Reserve, Vfs};
 
 /// How an image is mounted.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,7 @@ impl World {
 
     /// Mounts it. Panics if that does not end.
     pub fn mount(&self, setup: &Setup) -> FsResult<Vfs> {
-        let era = Era::of(Version::parse(setup.era).expect("a version"));
+        let era = Era::of(wp_ext4::fs::era::version(setup.era).expect("a version"));
         let mut o = MountOptions::new(era, "sdb1", 8, 16);
         o.data = setup.data;
         o.delalloc = setup.data != DataMode::Journal;

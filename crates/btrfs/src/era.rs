@@ -42,6 +42,10 @@ policies! {
             Version(6, 18, 30), Version(7, 0, 7),
         ],
         "fsync of a removed directory logs it where logs_nameless holds, though something moved out of it: the log has a directory with two names, and the mount fails";
+    /// Every removed directory makes the next fsync of its parent a commit.
+    rmdir_commits_parent = "stable 6.1: 999757231c49 in front of what it builds on",
+        Some(Version(6, 1, 176)), Some(Version(6, 2, 0)),
+        "rmdir counts as if something had moved out of the directory: the next fsync of the parent in the same transaction is a commit";
     /// Replay skips items by the last inode of the round before, where it should by their own.
     replay_skips_by_last = "0a32e4f0025a btrfs: fix log tree replay failure due to file with 0 links and extents",
         None, Some(Version(6, 17, 0)),

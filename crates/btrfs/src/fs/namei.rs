@@ -225,7 +225,7 @@ impl Btrfs {
             if is_dir {
                 self.note_rmdir(&dir, &inode);
             }
-            self.note_unlink(&dir, &inode, false);
+            self.note_unlink(&dir, &inode);
             self.forget_logged_name((&dir, name), &inode, index);
         }
         let done = self.settled(done).await;
@@ -385,7 +385,7 @@ impl Btrfs {
         // The one step that may find no room.
         self.with(|c| c.add_ref(self.tree, moved.ino, b.ino, index, to.1))?;
         if a.ino != b.ino {
-            self.note_unlink(&a, &moved, true);
+            self.note_move(&a, &moved);
         }
         let done = self.must(|c| {
             let was = self.remove_name(c, from, &moved)?;
@@ -400,7 +400,7 @@ impl Btrfs {
         if let Ok((was, gone)) = done {
             moved.logged.renamed.set(self.newest());
             if let (Some(old), Some(gone)) = (&again, gone) {
-                self.note_unlink(&b, old, false);
+                self.note_replaced(&b, old);
                 self.forget_logged_name(to, old, gone);
             }
             self.log_new_name(&moved, Some((&a, was)));

@@ -297,21 +297,31 @@ impl Btrfs {
     }
 
     /// A name was removed in the running transaction. `btrfs_record_unlink_dir`.
-    pub(in crate::fs) fn note_unlink(&self, dir: &Inode, inode: &Inode, is_rename: bool) {
+    pub(in crate::fs) fn note_unlink(&self, dir: &Inode, inode: &Inode) {
         let transid = self.newest();
-        let is_logged = |i: &Inode| i.logged.trans.get() == transid;
-        let forgets = !is_rename && inode.is_dir() && self.opts.era.rmdir_forgets;
-        if !forgets {
+        if !(inode.is_dir() && self.opts.era.rmdir_forgets) {
             inode.logged.last_unlink.set(transid);
         }
-        if !is_rename {
-            inode.logged.unlinked.set(transid);
-            if self.opts.mend.unlinked && inode.nlink() > 0 {
-                dir.logged.last_unlink.set(transid);
-            }
-        }
-        if is_rename && !is_logged(dir) && !is_logged(inode) {
+        self.note_replaced(dir, inode);
+    }
+
+    /// A name became that of another inode. Linux takes no note of it.
+    pub(in crate::fs) fn note_replaced(&self, dir: &Inode, inode: &Inode) {
+        let transid = self.newest();
+        inode.logged.unlinked.set(transid);
+        if self.opts.mend.unlinked && inode.nlink() > 0 {
             dir.logged.last_unlink.set(transid);
+        }
+    }
+
+    /// An inode moves to another directory in the running transaction, or has.
+    /// `btrfs_record_unlink_dir`.
+    pub(in crate::fs) fn note_move(&self, from: &Inode, inode: &Inode) {
+        let transid = self.newest();
+        let is_logged = |i: &Inode| i.logged.trans.get() == transid;
+        inode.logged.last_unlink.set(transid);
+        if !is_logged(from) && !is_logged(inode) {
+            from.logged.last_unlink.set(transid);
         }
     }
 
@@ -320,7 +330,8 @@ impl Btrfs {
     /// `btrfs_rmdir`, `btrfs_record_snapshot_destroy`.
     pub(in crate::fs) fn note_rmdir(&self, dir: &Inode, inode: &Inode) {
         let transid = self.newest();
-        if inode.logged.last_unlink.get() >= transid {
+        let has_moved = inode.logged.last_unlink.get() >= transid;
+        if has_moved || self.opts.era.rmdir_commits_parent {
             dir.logged.last_unlink.set(transid);
         }
     }
