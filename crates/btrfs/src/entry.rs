@@ -76,7 +76,8 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "btrfs on one device; images as mkfs.btrfs 6.2 makes them",
     options: OPTIONS,
     kernels: ["6.1", "6.18"],
-    held: &["6.12"],
+    runs_since: "6.1",
+    held: &["6.12.117"],
     promises: Promises {
         // A log has the names of what is synced.
         fsync_keeps_names: true,

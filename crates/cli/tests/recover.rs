@@ -226,7 +226,7 @@ fn every_file_system_is_read_by_the_newest_kernel_that_is_modelled() {
             let (code, _, err) = writepath(&[verb, &["--era", "7.9"]].concat());
             assert_eq!(code, if verb[0] == "recover" { 2 } else { 3 }, "{verb:?}: {err}");
             if verb[0] != "recover" {
-                let want = format!("error: {fs} has the rules of Linux {range}, not of 7.9\n");
+                let want = format!("error: {fs} has the rules of Linux {range}, not 7.9\n");
                 assert!(err.starts_with(&want), "{verb:?}: {err}");
             }
         }

@@ -240,6 +240,7 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "ext4 with jbd2, Linux 3.4 to 6.18; validated against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
     kernels: ["3.3", "6.18"],
+    runs_since: "3.3",
     held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
     promises: Promises {
         fsync_keeps_names: true,

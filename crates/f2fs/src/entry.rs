@@ -189,8 +189,9 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "F2FS, Linux 5.14 to 6.18; images as mkfs.f2fs 1.15 makes them",
     options: OPTIONS,
     kernels: ["5.14", "6.18"],
+    runs_since: "3.10",
     // Calls and images; bios of fsyncs; all bios of a mount.
-    held: &["6.12", "6.18", "6.1"],
+    held: &["6.12.117", "6.18", "6.1"],
     // A file is recovered with its name, and before those that were made before it.
     promises: Promises {
         fsync_keeps_names: true,

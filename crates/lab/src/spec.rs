@@ -21,7 +21,7 @@ pub fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
 }
 
 fn check_era(fs: &FsEntry, options: &Options) -> Result<(), String> {
-    options.get("era", fs.options).map_or(Ok(()), |era| fs.check_era(era))
+    options.get("era", fs.options).map_or(Ok(()), |era| fs.check_run(era))
 }
 
 /// The same, or no file system: `none`.

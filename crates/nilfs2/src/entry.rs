@@ -174,6 +174,7 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "NILFS2, optionally with its cleaner; images as mkfs.nilfs2 2.2.9 makes them",
     options: OPTIONS,
     kernels: ["5.10", "6.12"],
+    runs_since: "3.10",
     // Crashed images and marks of a write log; the write path of 6.12 is the same.
     held: &["6.1", "6.12"],
     promises: Promises {

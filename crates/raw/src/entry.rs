@@ -29,6 +29,7 @@ pub static ENTRY: FsEntry = FsEntry {
     about: "no file system: programs use the block device, /dev/NAME",
     options: OPTIONS,
     kernels: ["3.3", "6.18"],
+    runs_since: "3.3",
     held: &["6.12"],
     promises: Promises {
         fsync_keeps_names: false,

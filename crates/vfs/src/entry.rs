@@ -414,6 +414,9 @@ pub struct FsEntry {
     pub options: &'static [OptionSpec],
     /// Kernel versions whose rules it has: the oldest and the newest.
     pub kernels: [&'static str; 2],
+    /// The oldest whose requests it has as long as the power stays: of versions before `kernels`
+    /// nothing is known of what a power failure leaves.
+    pub runs_since: &'static str,
     /// Kernel versions whose behaviour it has, validated against the real kernels.
     pub held: &'static [&'static str],
     /// What it must keep besides POSIX.
@@ -493,32 +496,34 @@ impl FsEntry {
         newest
     }
 
-    /// The range of versions whose rules it has, for messages.
-    fn range(&self) -> String {
-        let [oldest, newest] = self.kernels;
-        if oldest == newest { newest.to_owned() } else { format!("{oldest} to {newest}") }
-    }
-
     /// Errors: `era` is no kernel version, or one whose rules it has not; which it has.
     pub fn check_era(&self, era: &str) -> Result<(), String> {
-        let (name, range) = (self.name, self.range());
-        if Version::parse(era).is_none() {
-            return Err(format!(
-                "{name}: era={era} is neither a kernel version nor a distribution: write one from \
-                 {range}, as in era={} or era=debian-12 (`writepath list eras`)",
-                self.newest()
-            ));
-        }
-        match self.models(era) {
-            true => Ok(()),
-            false => Err(format!("{name} has the rules of Linux {range}, not of {era}")),
-        }
+        let [oldest, newest] = self.kernels;
+        self.check_range(era, (oldest, newest), "has the rules of")
     }
 
-    /// Has it the rules of this kernel version?
-    fn models(&self, era: &str) -> bool {
-        let [oldest, newest] = self.kernels.map(series);
-        series(era).is_some_and(|v| oldest <= Some(v) && Some(v) <= newest)
+    /// The same for a run whose power stays on.
+    pub fn check_run(&self, era: &str) -> Result<(), String> {
+        self.check_range(era, (self.runs_since, self.newest()), "runs as in")
+    }
+
+    fn check_range(
+        &self,
+        era: &str,
+        (oldest, newest): (&str, &str),
+        does: &str,
+    ) -> Result<(), String> {
+        let name = self.name;
+        let Some(version) = series(era) else {
+            return Err(format!(
+                "{name}: era={era} is neither a kernel version nor a distribution: write one from \
+                 {oldest} to {newest}, as in era={newest} or era=debian-12 (`writepath list eras`)"
+            ));
+        };
+        match series(oldest) <= Some(version) && Some(version) <= series(newest) {
+            true => Ok(()),
+            false => Err(format!("{name} {does} Linux {oldest} to {newest}, not {era}")),
+        }
     }
 }
 

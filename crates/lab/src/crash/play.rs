@@ -99,7 +99,7 @@ impl Bench {
             )));
         }
         let era = fs_options.get("era", fs.options).unwrap_or_default();
-        fs.check_era(era).map_err(MachineError::Config)?;
+        fs.check_run(era).map_err(MachineError::Config)?;
         let Version(major, minor, _) = Version::parse(era).expect("an era that was checked");
         Ok(Bench {
             fs,

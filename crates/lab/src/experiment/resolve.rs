@@ -394,7 +394,7 @@ fn file_system(
         wrong(found, &fields.place("era"), format!("`{era}` is not a kernel version"), help);
         return None;
     };
-    if let Err(why) = fs.check_era(&era) {
+    if let Err(why) = fs.check_run(&era) {
         wrong(found, &fields.place("era"), why, "");
         return None;
     }

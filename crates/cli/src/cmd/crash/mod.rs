@@ -23,6 +23,7 @@ use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line
 use wp_lab::host::text;
 use wp_lab::machine::MachineError;
 use wp_lab::workload::fio;
+use wp_vfs::{FsEntry, Options};
 use wp_workload::fio::RunOptions;
 use wp_workload::program::Program;
 
@@ -400,9 +401,17 @@ fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
     Ok(p)
 }
 
+/// A file system of an era whose power failures are known.
+fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
+    let (fs, options) = super::file_system(text)?;
+    let era = options.get("era", fs.options).unwrap_or_default();
+    fs.check_era(era)?;
+    super::eras::tell(fs, era);
+    Ok((fs, options))
+}
+
 fn campaign(a: &Args) -> Result<Campaign, String> {
-    let (fs, fs_options) = super::file_system(&a.fs)?;
-    super::eras::tell(fs, fs_options.get("era", fs.options).unwrap_or_default());
+    let (fs, fs_options) = file_system(&a.fs)?;
     let fresh = Bench::of(fs, fs_options).map_err(|e| e.to_string())?;
     let ((device, mut device_params), more) = super::devices(&a.device)?;
     // What a zoned drive holds is the sum of its zones.

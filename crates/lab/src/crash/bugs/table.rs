@@ -397,12 +397,15 @@ pub static BUGS: &[Bug] = &[
         id: "N12",
         what: "F2FS: an fsync during the flush of another fsync of the same file returns at once",
         affected: Side {
-            fs: concat!("f2fs,direct=log,fsync_mode=strict_fixed,", mends!()),
+            fs: concat!("f2fs,era=6.12.117,direct=log,fsync_mode=strict_fixed,", mends!()),
             company_us: 300,
             ..F2FS_ZONED
         },
         fixed: Side {
-            fs: concat!("f2fs,direct=log,fsync_mode=strict_fixed,fsync_alone,", mends!()),
+            fs: concat!(
+                "f2fs,era=6.12.117,direct=log,fsync_mode=strict_fixed,fsync_alone,",
+                mends!()
+            ),
             company_us: 300,
             ..F2FS_ZONED
         },
