@@ -231,7 +231,9 @@ impl F2fs {
         self.cp.borrow_mut().head_mut().checkpoint_ver = version.into();
         let done = self.write_tables(reason).await;
         if done.is_err() {
-            self.stop_checkpoint();
+            if self.opts.era.failed_checkpoint_stops {
+                self.stop_checkpoint();
+            }
         } else {
             self.clear_prefree().await;
         }

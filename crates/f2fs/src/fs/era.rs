@@ -94,6 +94,19 @@ policies! {
         Some(Version(5, 15, 0)), None,
         backported &[Version(5, 10, 219)],
         "fsync_mode=strict writes the last node with PREFLUSH and FUA; before, nodes and data go as with posix and one flush follows";
+    /// Checkpoints that fsyncs ask for are written by a thread, several at once.
+    thread_writes_checkpoints = "f2fs: set checkpoint_merge by default",
+        Some(Version(5, 13, 0)), None,
+        "a thread writes one checkpoint for all that wait for one; before, each writes its own (the default since 5.13)";
+    /// A checkpoint that failed is the last.
+    failed_checkpoint_stops = "91803392c732 f2fs: fix to stop filesystem update once CP failed",
+        Some(Version(5, 15, 0)), None,
+        "an error while a checkpoint is written stops all writing; before, only one of its last block does";
+    /// The background writes a checkpoint that is due though somebody is at work.
+    checkpoints_when_busy = "493720a48543 f2fs: fix to avoid REQ_TIME and CP_TIME collision",
+        Some(Version(5, 11, 0)), None,
+        backported &[Version(5, 10, 150)],
+        "a checkpoint that is a minute old is written if no operation is under way; before, only after five idle seconds";
     /// A block with PREFLUSH and FUA joins the bio before it, which goes without them.
     flush_flags_merge = "44749759d5e6 f2fs: merge FUA command with the existing writes",
         Some(Version(6, 18, 0)), None,
@@ -137,5 +150,11 @@ mod tests {
         assert_eq!(direct("5.17"), ([true; 3], true, false, false));
         assert_eq!(direct("6.18"), ([true; 3], true, false, true));
         assert!(!v("6.1").leave_zones && v("6.18").leave_zones);
+        let strict = ["5.10.218", "5.10.219", "5.14", "5.15"].map(|t| v(t).strict_is_atomic);
+        assert_eq!(strict, [false, true, false, true]);
+        let nat = ["5.14", "5.15", "6.12.23", "6.12.24", "6.14", "6.15"];
+        let nat = nat.map(|t| v(t).umount_flushes_nat);
+        assert_eq!(nat, [false, true, true, false, true, false]);
+        assert!(!v("5.10").thread_writes_checkpoints && v("5.14").thread_writes_checkpoints);
     }
 }

@@ -289,7 +289,9 @@ impl F2fs {
         fs.read_segments().await?;
         fs.read_nat_bits().await?;
         fs.build_free_nids(true).await?;
-        fs.start_checkpoint_thread();
+        if fs.opts.era.thread_writes_checkpoints {
+            fs.start_checkpoint_thread();
+        }
         fs.start_flush_thread();
         fs.start_discard_thread();
         fs.check_root().await?;
