@@ -79,6 +79,7 @@ policies! {
     /// An inode that gets a new name is copied to the log anew.
     renames_copy_all = "953902e4fb4c btrfs: set inode flag BTRFS_INODE_COPY_EVERYTHING when logging new name",
         Some(Version(6, 18, 0)), None,
+        backported &[Version(6, 17, 9)],
         "a rename has the next fsync copy all items of the inode; before, the new name of a symbolic link is lost (N24, generic/779)";
 }
 

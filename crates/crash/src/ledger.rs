@@ -560,6 +560,7 @@ impl Ledger {
                 let Some(o) = open.get(fd).copied() else { return };
                 let data = contents(*seed, *at, *len);
                 let at = &self.place(o, *at);
+                self.grows_directly(o, version, at + u64::from(*len));
                 let len = did.short.unwrap_or(*len).min(*len);
                 // Beside an asynchronous write of the same bytes it need not be the later one.
                 let is_raced = walk.is_raced(o.object, (*at, *at + u64::from(len)));
@@ -576,6 +577,7 @@ impl Ledger {
             Call::AioWrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
                 let to = self.place(o, *at);
+                self.grows_directly(o, version, to + u64::from(*len));
                 self.submit(n, (o, to, contents(*seed, *at, *len)), walk);
             }
             Call::AioRead { .. } | Call::Fadvise(..) => {}
@@ -802,6 +804,15 @@ impl Ledger {
         if to > from {
             let grown = SizeVersion { version, from, to, wrote, maybe: false };
             self.files[o as usize].sizes.push(grown);
+        }
+    }
+
+    /// A direct write that makes a file longer gives up what was reserved behind it: a power
+    /// failure during it has ext4 cut the file at its old end, whatever lay beyond
+    /// (`ext4_orphan_cleanup`).
+    fn grows_directly(&mut self, open: Open, version: u32, end: u64) {
+        if open.direct && end > self.size(open.object) {
+            self.reserve(open.object, version, 0);
         }
     }
 

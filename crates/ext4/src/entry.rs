@@ -237,7 +237,7 @@ const OPTIONS: &[OptionSpec] = &[
 /// ext4.
 pub static ENTRY: FsEntry = FsEntry {
     name: "ext4",
-    about: "ext4 with jbd2, Linux 3.4 to 6.18; validated against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
+    about: "ext4 with jbd2, Linux 3.3 to 6.18; validated against Linux 3.4.2, 3.8.0, 4.6.2, 5.10, 6.12, 6.18",
     options: OPTIONS,
     kernels: ["3.3", "6.18"],
     runs_since: "3.3",

@@ -30,7 +30,11 @@ impl Version {
         if let Some(d) = DISTRIBUTIONS.iter().find(|d| d.name == text) {
             return Some(d.kernel);
         }
-        let mut parts = text.split('.').map(|p| p.parse::<u16>().ok());
+        let number = |p: &str| match p.bytes().all(|b| b.is_ascii_digit()) {
+            true => p.parse::<u16>().ok(),
+            false => None,
+        };
+        let mut parts = text.split('.').map(number);
         let all = Version(parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
         parts.next().is_none().then_some(all)
     }
@@ -176,7 +180,9 @@ mod tests {
     fn versions_have_two_or_three_numbers() {
         assert_eq!(Version::parse("6.1"), Some(Version(6, 1, 0)));
         assert_eq!(Version::parse("6.1.115"), Some(Version(6, 1, 115)));
-        for wrong in ["", "6", "6.", "6.1.x", "6.1.2.3", "6.-1", "a.b", "6.70000", "3.4-rc1"] {
+        for wrong in
+            ["", "6", "6.", "6.1.x", "6.1.2.3", "6.-1", "a.b", "6.70000", "3.4-rc1", "+6.1", "6.+1"]
+        {
             assert_eq!(Version::parse(wrong), None, "{wrong}");
         }
         assert_eq!(Version(6, 1, 0).to_string(), "6.1");

@@ -72,7 +72,7 @@ enum What {
 #[derive(clap::Args)]
 struct MountsArgs {
     /// File system and options (`,zoned`: as --zoned)
-    #[arg(long, default_value = "ext4,era=6.12")]
+    #[arg(long, default_value = "ext4,era=6.12.117")]
     fs: String,
     /// Seed of the first program; each image uses two
     #[arg(long, default_value_t = 1)]

@@ -125,17 +125,9 @@ struct Writer {
     seed: u32,
 }
 
-const WRITE: Flags = Flags {
-    write: true,
-    create: false,
-    truncate: false,
-    append: false,
-    direct: false,
-    dsync: false,
-    sync: false,
-};
-const CREATE: Flags = Flags { create: true, ..WRITE };
-const READ: Flags = Flags { write: false, ..WRITE };
+const WRITE: Flags = Flags::WRITE;
+const CREATE: Flags = Flags::CREATE;
+const READ: Flags = Flags::READ;
 
 impl Writer {
     fn call(&mut self, call: Call) {

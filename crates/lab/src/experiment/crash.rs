@@ -126,6 +126,12 @@ fn bench(
     at: &Place,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Bench> {
+    // `crash` refuses it, too: what a power failure left then is not known.
+    let era = machine.fs_options.get("era", machine.fs.options).unwrap_or_default();
+    if let Err(why) = machine.fs.check_era(era) {
+        wrong(found, at, why, "leave [crash] out, or name a later era");
+        return None;
+    }
     let fresh = match Bench::of(machine.fs, machine.fs_options.clone()) {
         Ok(bench) => bench,
         Err(e) => {

@@ -5,7 +5,7 @@
 use wp_base::{FsResult, Sector, Zone};
 use wp_lab::registry::FILE_SYSTEMS;
 use wp_medium::{Medium, MediumView, Overlay, View};
-use wp_vfs::{FsEntry, Options, SurveyedFile};
+use wp_vfs::{FsEntry, Options, SurveyedFile, Version};
 
 /// Bytes of a block of the files.
 pub(super) const BLOCK: u64 = 4096;
@@ -71,8 +71,8 @@ impl Beside {
     /// of ours, or the version none that it knows.
     pub fn new(fs: &str, version: &str, jobs: u64, blocks: u64) -> Option<Beside> {
         let entry = FILE_SYSTEMS.iter().copied().find(|e| e.name == fs)?;
-        let (major, minor) = era_of(version)?;
-        let era = format!("{major}.{minor}");
+        let era = era_of(version)?.to_string();
+        entry.check_era(&era).ok()?;
         let mut options = Options::default();
         options.set("era", &era, entry.options).ok()?;
         let mut oprw = options.clone();
@@ -173,10 +173,11 @@ fn contents(name: u64, version: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The first two numbers of a kernel's version (`6.12.117`).
-pub(super) fn era_of(version: &str) -> Option<(u16, u16)> {
-    let mut parts = version.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
-    Some((parts.next()??, parts.next()??))
+/// The release of a kernel that says this of itself (`6.12.117`, `6.1.0-13-amd64`).
+pub(super) fn era_of(version: &str) -> Option<Version> {
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (release, _) = version.split_at(end.unwrap_or(version.len()));
+    Version::parse(release)
 }
 
 /// As `mix` in `lab.c`.
@@ -218,5 +219,7 @@ mod tests {
         assert!(Beside::new("ext4", "6.1.0-13-amd64", 1, 1).expect("known").oprw.is_none());
         assert!(Beside::new("xfs", "6.12.117", 1, 1).is_none());
         assert!(Beside::new("ext4", "", 1, 1).is_none());
+        assert!(Beside::new("btrfs", "5.15.100", 1, 1).is_none(), "no era of btrfs");
+        assert_eq!(era_of("6.12.117-um"), Some(Version(6, 12, 117)));
     }
 }

@@ -58,7 +58,8 @@ pub fn play(plan: &Plan, version: &str, rounds: &[u64]) -> Result<Fsyncs, String
     let entry = entry.ok_or_else(|| format!("{} is not modelled", plan.fs))?;
     let kernel = era_of(version).ok_or_else(|| format!("`{version}` is not a kernel version"))?;
     let comma = if plan.mount.is_empty() { "" } else { "," };
-    let options = format!("era={}.{}{comma}{}", kernel.0, kernel.1, plan.mount);
+    entry.check_run(&kernel.to_string())?;
+    let options = format!("era={kernel}{comma}{}", plan.mount);
     let fs_options = Options::parse(&options, entry.options).map_err(|e| e.to_string())?;
     let spec = MachineSpec {
         seed: plan.seed,
@@ -74,7 +75,7 @@ pub fn play(plan: &Plan, version: &str, rounds: &[u64]) -> Result<Fsyncs, String
         fs_options,
         disk: "vda".to_owned(),
         device_number: (254, 0),
-        kernel,
+        kernel: (kernel.0, kernel.1),
     };
     let text = |e: wp_lab::machine::MachineError| e.to_string();
     let machine = Machine::new(spec, None).map_err(text)?;

@@ -51,6 +51,21 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// `O_RDONLY`.
+    pub const READ: Flags = Flags {
+        write: false,
+        create: false,
+        truncate: false,
+        append: false,
+        direct: false,
+        dsync: false,
+        sync: false,
+    };
+    /// `O_RDWR`.
+    pub const WRITE: Flags = Flags { write: true, ..Flags::READ };
+    /// `O_RDWR|O_CREAT`.
+    pub const CREATE: Flags = Flags { create: true, ..Flags::WRITE };
+
     fn parse(text: &str) -> Result<Flags, String> {
         let mut f = Flags::default();
         for word in text.split(',') {

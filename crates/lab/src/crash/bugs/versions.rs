@@ -123,7 +123,8 @@ pub static BUGS: &[Bug] = &[
         rule_name: Some("direct_syncs_before_size"),
         what: "an extending O_DIRECT|O_DSYNC write syncs before the new length (generic/737, 5.5 to 6.6.2, 6.1.63)",
         affected: ext4!("6.1.63"),
-        fixed: ext4!("6.1.64"),
+        // 6.1.64 and 6.1.65 corrupt direct writes by another change that they lack.
+        fixed: ext4!("6.1.66"),
         programs: Programs::Made(durable::appended, 32),
         ..LOST
     },
@@ -294,8 +295,8 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "V19",
         rule_name: Some("renames_copy_all"),
-        what: "btrfs: a symbolic link renamed between two fsyncs of its directory has its old name (N24, generic/779, until 6.17)",
-        affected: btrfs!("6.17"),
+        what: "btrfs: a symbolic link renamed between two fsyncs of its directory has its old name (N24, generic/779, until 6.17.8)",
+        affected: btrfs!("6.16"),
         fixed: btrfs!("6.18"),
         programs: Programs::Text(
             "mkdir dir\n\

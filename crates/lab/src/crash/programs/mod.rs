@@ -57,21 +57,13 @@ pub const NAMED: &[(&str, Make)] = &[
 ];
 
 /// `O_RDWR`.
-const WRITE: Flags = Flags {
-    write: true,
-    create: false,
-    truncate: false,
-    append: false,
-    direct: false,
-    dsync: false,
-    sync: false,
-};
+const WRITE: Flags = Flags::WRITE;
 /// `O_RDWR|O_CREAT`.
-const CREATE: Flags = Flags { create: true, ..WRITE };
+const CREATE: Flags = Flags::CREATE;
 /// `O_RDWR|O_DIRECT`.
 const DIRECT: Flags = Flags { direct: true, ..WRITE };
 /// `O_RDONLY`.
-const READ: Flags = Flags { write: false, ..WRITE };
+const READ: Flags = Flags::READ;
 
 /// Bytes of a block, and of a page.
 const BLOCK: u32 = 4096;
