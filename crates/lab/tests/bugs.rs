@@ -91,6 +91,28 @@ fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
     }
 }
 
+/// Space behind a file that a direct write makes longer: the orphan list cuts it in every version,
+/// and nobody promised it then.
+#[test]
+fn space_behind_a_file_is_promised_until_a_direct_write_makes_the_file_longer() {
+    let lost = |grows: &str| {
+        let fresh = Bench::new(&wp_ext4::ENTRY, "era=6.18").expect("options of ext4");
+        let bench = Bench { company_us: 50, ..fresh };
+        let calls = format!(
+            "open 0 f rw,creat\npwrite 0 4096 0 1\nfallocate 0 keep 4096 131072\nfsync 0\n\
+             open 1 f rw,direct\n{grows}"
+        );
+        let program = Program::parse(&calls).expect("a program");
+        let f = run(&Campaign::new(bench, Source::Text(program), (0, 1)), 2, &|_| true);
+        assert!(f.totals.raw > 100, "{:?}", f.totals);
+        f.totals.broken[Rule::LostSync as usize]
+    };
+    let grows: String =
+        (0..4).map(|n| format!("pwrite 1 16384 {} 2\n", 4096 + n * 16384)).collect();
+    assert_eq!(lost(&grows), 0);
+    assert_eq!(lost("pwrite 1 4096 0 2\n"), 0);
+}
+
 /// N26, in three calls beside another process that syncs.
 #[test]
 fn an_fsync_of_nilfs2_returns_before_anothers_flush_has_ended_unless_it_awaits_it() {

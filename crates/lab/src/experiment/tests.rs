@@ -56,6 +56,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
         (text("[fs]\nfsync_mode = \"posix\"\n", ""), 4, 1, "unknown key"),
         (text("[fs]\nera = \"new\"\n", ""), 4, 7, "not a kernel version"),
         (text("[fs]\nera = 3.10\n", ""), 4, 7, "two versions"),
+        (text("[fs]\nera = \"2.6.32\"\n", ""), 4, 7, "runs as in Linux 3.3 to"),
         (text("[fs]\nmount = \"nobarier\"\n", ""), 4, 9, "did you mean `nobarrier`?"),
         (text("[fs]\nnobarrier = true\nmount = \"nobarrier\"\n", ""), 5, 9, "given twice"),
         (text("[fs]\nmkfs = { commit = \"5s\" }\n", ""), 4, 10, "is an option of mount"),
@@ -184,6 +185,13 @@ fn errors_of_power_cuts_are_told_too() {
             "{more}: {found:?}"
         );
     }
+    // An era that runs, and whose power failures are not known.
+    let old = |more: &str| {
+        file(more).replace("[device]", "[fs]\nkind = \"f2fs\"\nera = \"4.9\"\n[device]")
+    };
+    let found = wrong(&old(""));
+    assert!(found.iter().any(|(.., t)| t.contains("has the rules of Linux 5.10 to")), "{found:?}");
+    assert!(read(&old("").replace("[crash]\n", "")).experiment.is_some());
     let step = file("").replace("\"fsync 0\"", "\"fsync\"");
     assert!(wrong(&step).iter().any(|(l, c, t)| (*l, *c) == (7, 32) && t.contains("`fsync`")));
 }
