@@ -125,7 +125,8 @@ pub(crate) enum Basis {
     Read,
     /// The file is new, and fdatasync returned: ext4's.
     New,
-    /// `fallocate` made the file longer through a synchronous descriptor: ext4's.
+    /// `fallocate` through a synchronous descriptor asked for space up to a byte, and so much
+    /// length is there: ext4's.
     Reserved,
 }
 

@@ -12,7 +12,7 @@ use wp_vfs::{
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, xattr};
-use crate::fs::era::{Era, POLICIES};
+use crate::era::{Era, POLICIES};
 use crate::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
 use crate::mkfs::{MkfsOptions, mkfs};
@@ -218,7 +218,7 @@ pub static ENTRY: FsEntry = FsEntry {
 fn how(o: &Options) -> FsResult<RecoverOptions> {
     let version = Version::parse(o.get("era", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
-    let rules = Rules::linux(version.0.into(), version.1.into());
+    let rules = Rules::of(Era::of(version));
     let (oprw, aside) = (is_set(o, "oprw"), is_set(o, "recover_aside"));
     Ok(RecoverOptions { rules, oprw, aside, ..RecoverOptions::default() })
 }

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod disk;
 mod entry;
+pub mod era;
 mod evidence;
 pub mod fs;
 pub mod image;

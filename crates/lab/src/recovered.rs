@@ -73,7 +73,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn empty(case: String, kernel: (u32, u32), refused_there: bool, expected: usize) -> Row {
+    fn empty(case: String, kernel: (u16, u16), refused_there: bool, expected: usize) -> Row {
         Row {
             case,
             kernel: format!("{}.{}", kernel.0, kernel.1),
@@ -156,13 +156,13 @@ fn manifest(folder: &Path) -> Result<Value, String> {
 }
 
 /// Major and minor version at the start of `6.18.44-...`.
-fn version(text: &str) -> Option<(u32, u32)> {
+fn version(text: &str) -> Option<(u16, u16)> {
     let mut parts = text.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The kernels that a manifest has seen recover its image, and whether they refused.
-fn kernels(manifest: &Value) -> Vec<((u32, u32), bool)> {
+fn kernels(manifest: &Value) -> Vec<((u16, u16), bool)> {
     let mut out = Vec::new();
     let first = manifest["kernel"].as_str().and_then(version);
     out.extend(first.map(|v| (v, manifest["kernel_mount_rc"].as_i64().unwrap_or(0) != 0)));
@@ -196,7 +196,7 @@ fn images(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(), String> 
 }
 
 /// How a case is made a row: name, kernel, did the kernel refuse, image, files that it found.
-type MakeRow = fn(String, (u32, u32), bool, &dyn View, &[Value]) -> Row;
+type MakeRow = fn(String, (u16, u16), bool, &dyn View, &[Value]) -> Row;
 
 fn marks(name: &str, folder: &Path, row: MakeRow, rows: &mut Vec<Row>) -> Result<(), String> {
     let manifest = manifest(folder)?;
@@ -221,13 +221,14 @@ fn marks(name: &str, folder: &Path, row: MakeRow, rows: &mut Vec<Row>) -> Result
 
 fn row(
     case: String,
-    kernel: (u32, u32),
+    kernel: (u16, u16),
     refused_there: bool,
     image: &dyn View,
     expected: &[Value],
 ) -> Row {
     let overlay = Overlay::new(image);
-    let done = recover_at_mount(&overlay, &RecoverPolicy::linux(kernel.0, kernel.1), 1);
+    let done =
+        recover_at_mount(&overlay, &RecoverPolicy::linux(kernel.0.into(), kernel.1.into()), 1);
     let AtMount { recovery, mounted } = &done;
     let journal = recovery.journal.as_ref();
     let mut row = Row {

@@ -11,25 +11,35 @@ pub fn name_and_rest(text: &str) -> (&str, &str) {
     text.split_once(',').unwrap_or((text, ""))
 }
 
-/// A file system with options, from `ext4,era=3.4`.
+/// A file system with options, from `ext4,era=3.4`. Errors: also an era that cannot be run.
 pub fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
-    let (name, rest) = name_and_rest(text);
-    let fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, name)?;
-    let options = Options::parse(rest, fs.options).map_err(|e| e.to_string())?;
-    check_era(fs, &options)?;
-    Ok((fs, options))
+    parsed(text, on_disk, FsEntry::check_run)
 }
 
-fn check_era(fs: &FsEntry, options: &Options) -> Result<(), String> {
-    options.get("era", fs.options).map_or(Ok(()), |era| fs.check_run(era))
+/// The same to be crash-tested. Errors: also an era of which nobody knows what a power failure
+/// left.
+pub fn recoverable(text: &str) -> Result<(&'static FsEntry, Options), String> {
+    parsed(text, on_disk, FsEntry::check_era)
 }
 
-/// The same, or no file system: `none`.
+/// A file system as for [`file_system`], or none: `none`.
 pub fn machine_fs(text: &str) -> Result<(&'static FsEntry, Options), String> {
+    parsed(text, registry::find_fs, FsEntry::check_run)
+}
+
+fn on_disk(name: &str) -> Result<&'static FsEntry, String> {
+    registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, name)
+}
+
+fn parsed(
+    text: &str,
+    find: impl Fn(&str) -> Result<&'static FsEntry, String>,
+    check_era: fn(&FsEntry, &str) -> Result<(), String>,
+) -> Result<(&'static FsEntry, Options), String> {
     let (name, rest) = name_and_rest(text);
-    let fs = registry::find_fs(name)?;
+    let fs = find(name)?;
     let options = Options::parse(rest, fs.options).map_err(|e| e.to_string())?;
-    check_era(fs, &options)?;
+    options.get("era", fs.options).map_or(Ok(()), |era| check_era(fs, era))?;
     Ok((fs, options))
 }
 

@@ -32,10 +32,15 @@ fn versions() -> (Value, String) {
     for f in registry::FILE_SYSTEMS {
         let [oldest, newest] = f.kernels;
         let held = f.held.join(", ");
-        writeln!(text, "  {:<8} {oldest} to {newest}; compared with real kernels: {held}", f.name)
+        let runs = match f.runs_since == oldest {
+            true => String::new(),
+            false => format!(" (without power failures from {})", f.runs_since),
+        };
+        writeln!(text, "  {:<8} {oldest} to {newest}{runs}; compared with: {held}", f.name)
             .expect(LINE);
         all.push(json!({
-            "fs": f.name, "oldest": oldest, "newest": newest, "compared": f.held,
+            "fs": f.name, "oldest": oldest, "newest": newest, "runs_since": f.runs_since,
+            "compared": f.held,
         }));
     }
     text.push_str("\nDistributions (era=NAME), each with the kernel that it stands for:\n");
@@ -74,12 +79,16 @@ fn rules(version: &str) -> (Value, String) {
 
 fn of_fs(f: &FsEntry, version: &str, text: &mut String) -> Value {
     let rules = (f.eras)(version);
-    let Some(rules) = rules.filter(|_| f.check_era(version).is_ok()) else {
+    let Some(rules) = rules.filter(|_| f.check_run(version).is_ok()) else {
         writeln!(text, "{} in {version}: not modelled", f.name).expect(LINE);
         return json!({ "fs": f.name, "version": version, "is_modelled": false, "rules": [] });
     };
     let known = f.has_evidence(version);
-    let mark = if known { "" } else { " (not validated against a real kernel)" };
+    let mark = match (f.check_era(version).is_ok(), known) {
+        (false, _) => " (without power failures)",
+        (true, false) => " (not validated against a real kernel)",
+        (true, true) => "",
+    };
     writeln!(text, "{} in {version}{mark}", f.name).expect(LINE);
     let list: Vec<Value> = rules.iter().map(|r| rule(r, text)).collect();
     json!({

@@ -224,8 +224,10 @@ impl F2fs {
                     return if updated { self.end_sync(inode, false).await } else { Ok(()) };
                 }
             } else {
-                let strict = self.opts.fsync_mode == FsyncMode::Strict;
-                atomic = self.is_strict() && (!strict || self.opts.era.strict_is_atomic);
+                atomic = match self.opts.fsync_mode {
+                    FsyncMode::Strict => self.opts.era.strict_is_atomic,
+                    mode => mode == FsyncMode::StrictFixed,
+                };
             }
         }
         if let Some(reason) = self.need_checkpoint(inode) {

@@ -134,9 +134,8 @@ pub(super) async fn recover_and_read(
         return Err(FsError::Unsupported("an F2FS not made for zones on a zoned device".into()));
     }
     let now = opts.epoch_secs.saturating_add((rt.now().0 / 1_000_000_000).cast_signed());
-    let v = opts.era.version;
     let options = RecoverOptions {
-        rules: Rules::linux(u32::from(v.0), u32::from(v.1)),
+        rules: Rules::of(opts.era),
         oprw: opts.oprw,
         aside: opts.recover_aside,
         now: crate::disk::inode::Stamp { secs: now, nanos: 0 },

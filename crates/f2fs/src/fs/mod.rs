@@ -25,7 +25,6 @@ mod direct;
 mod direct_log;
 mod discard;
 mod dnode;
-pub mod era;
 mod evict;
 mod extent;
 mod fallocate;

@@ -13,7 +13,6 @@ use super::checkpoint::{ALL, CpState, Reason};
 use super::counts::Counts;
 use super::curseg::SMALL_VOLUME;
 use super::discard::Discards;
-use super::era::Era;
 use super::flush::Flusher;
 use super::gc::GcState;
 use super::ino_sets::InoSets;
@@ -26,6 +25,7 @@ use super::nids::Nids;
 use super::node::FsyncNodes;
 use super::space::Space;
 use crate::disk::{Checkpoint, Checksums, Geometry, SuperBlock, nid};
+use crate::era::Era;
 use crate::site;
 
 /// `fsync_mode=`, and two ways of ours.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use wp_base::{FsResult, Sector, live};
 use wp_block::{Bio, BlockQueue, Partition, QueueConfig};
 use wp_f2fs::check::{CheckOptions, check};
-use wp_f2fs::fs::era::Era;
+use wp_f2fs::era::Era;
 use wp_f2fs::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use wp_f2fs::image::RecoverOptions;
 use wp_f2fs::mkfs::{MkfsOptions, mkfs};

@@ -23,7 +23,7 @@ pub(super) fn images(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(
 /// The row of one image.
 pub(super) fn row(
     case: String,
-    kernel: (u32, u32),
+    kernel: (u16, u16),
     refused: bool,
     image: &dyn View,
     expected: &[Value],

@@ -403,10 +403,8 @@ fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
 
 /// A file system of an era whose power failures are known.
 fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
-    let (fs, options) = super::file_system(text)?;
-    let era = options.get("era", fs.options).unwrap_or_default();
-    fs.check_era(era)?;
-    super::eras::tell(fs, era);
+    let (fs, options) = wp_lab::spec::recoverable(text)?;
+    super::eras::tell(fs, options.get("era", fs.options).unwrap_or_default());
     Ok((fs, options))
 }
 

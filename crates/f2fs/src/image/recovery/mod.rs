@@ -46,9 +46,11 @@ use std::fmt;
 
 use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
+use wp_vfs::Version;
 
 use crate::disk::inode::Stamp;
 use crate::disk::{Geometry, Log, OrphanBlock, cp_flag};
+use crate::era::Era;
 
 use super::Image;
 use files::State;
@@ -58,20 +60,23 @@ use zones::{ZoneRepair, ZoneTable};
 /// Rules that differ between kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// Does a block that something else still has stop the recovery? Since 6.1 ("f2fs: fix to do
-    /// sanity check on destination blkaddr during recovery").
+    /// Does a block that something else still has stop the recovery ([`Era::check_destination`])?
     pub check_destination: bool,
     /// After a crash, does every log leave the zone that it has begun, wherever its write pointer
-    /// is, and are open zones that no log writes finished? Since 6.9 ("f2fs: fix write pointers all
-    /// the time"); before that only logs that disagree with the pointer leave.
+    /// is, and are open zones that no log writes finished ([`Era::leave_zones`])? Before, only logs
+    /// that disagree with the pointer leave.
     pub leave_zones: bool,
 }
 
 impl Rules {
     /// Of a kernel version.
-    pub fn linux(major: u32, minor: u32) -> Rules {
-        let version = (major, minor);
-        Rules { check_destination: version >= (6, 1), leave_zones: version >= (6, 9) }
+    pub fn of(era: Era) -> Rules {
+        Rules { check_destination: era.check_destination, leave_zones: era.leave_zones }
+    }
+
+    /// The same by the numbers of the first release of a series.
+    pub fn linux(major: u16, minor: u16) -> Rules {
+        Rules::of(Era::of(Version(major, minor, 0)))
     }
 }
 

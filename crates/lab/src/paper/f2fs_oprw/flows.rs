@@ -314,7 +314,7 @@ impl Recorded {
         let (start, sectors) = (Sector(0), self.bytes / wp_base::SECTOR_BYTES);
         let zones = Zone::within(&look.zones, start, sectors);
         let below = MediumView { medium: look.medium.clone(), start, bytes: self.bytes };
-        let rules = Rules::linux(KERNEL.0.into(), KERNEL.1.into());
+        let rules = Rules::linux(KERNEL.0, KERNEL.1);
         let options = RecoverOptions { rules, oprw, ..RecoverOptions::default() };
         let reported = zones.len();
         let view = WithZones::new(&below, zones);

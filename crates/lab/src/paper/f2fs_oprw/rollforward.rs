@@ -201,7 +201,7 @@ impl Chain {
         let below = MediumView { medium, start, bytes: self.bytes };
         let zones = Zone::within(&self.snapshot.zones, start, self.bytes / wp_base::SECTOR_BYTES);
         let view = WithZones::new(&below, zones);
-        let rules = Rules::linux(KERNEL.0.into(), KERNEL.1.into());
+        let rules = Rules::linux(KERNEL.0, KERNEL.1);
         let options = RecoverOptions { rules, oprw, ..RecoverOptions::default() };
         let done = recover(&Overlay::new(&view), &options)
             .map_err(|error| MachineError::Fs { during: "recovery", error })?;
@@ -262,7 +262,7 @@ fn row(snapshot: Snapshot, bytes: u64) -> Result<Row, MachineError> {
         };
         let watched = Watched::new(&view, &seen);
         let overlay = Overlay::new(&watched);
-        let rules = Rules::linux(KERNEL.0.into(), KERNEL.1.into());
+        let rules = Rules::linux(KERNEL.0, KERNEL.1);
         let options = RecoverOptions { rules, oprw, ..RecoverOptions::default() };
         let recovery = recover(&overlay, &options)
             .map_err(|error| MachineError::Fs { during: "recovery", error })?;
