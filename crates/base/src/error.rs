@@ -36,6 +36,10 @@ pub enum FsError {
     CrossDevice,
     /// `EPERM`.
     NotPermitted,
+    /// `EFAULT`: memory that is not there: behind the end of a mapped file.
+    Fault,
+    /// `ENXIO`: nothing is there: no data, and no hole, from an offset on.
+    NoSuchPlace,
     /// `EBUSY`: a name that is in use as such: the root, or `.` and `..` of a rename.
     Busy,
     /// `ELOOP`: too many symbolic links.
@@ -44,6 +48,8 @@ pub enum FsError {
     NoData,
     /// `ERANGE`: a name beyond what attributes may have.
     Range,
+    /// `ENOSYS`: the kernel of that version has no such system call.
+    NoSuchCall,
     /// `EOPNOTSUPP`, as the kernel of that version answers: its file system has no such call.
     NotInKernel,
     /// `EOPNOTSUPP`: this build cannot do it, whatever a kernel can; says what.
@@ -68,7 +74,7 @@ pub struct Corruption {
 }
 
 /// Linux' numbers of errors by their names. fio knows the first 34, which have the numbers from 1.
-pub const LINUX_ERRNOS: [(&str, i32); 42] = [
+pub const LINUX_ERRNOS: [(&str, i32); 43] = [
     ("EPERM", 1),
     ("ENOENT", 2),
     ("ESRCH", 3),
@@ -104,6 +110,7 @@ pub const LINUX_ERRNOS: [(&str, i32); 42] = [
     ("EDOM", 33),
     ("ERANGE", 34),
     ("ENAMETOOLONG", 36),
+    ("ENOSYS", 38),
     ("ENOTEMPTY", 39),
     ("ELOOP", 40),
     ("ENODATA", 61),
@@ -123,7 +130,7 @@ pub fn errno_number(name: &str) -> Option<i32> {
 
 impl FsError {
     /// What [`FsError::errno`] may answer.
-    pub const ERRNOS: [&str; 21] = [
+    pub const ERRNOS: [&str; 24] = [
         "ENOENT",
         "EEXIST",
         "ENOTDIR",
@@ -139,10 +146,13 @@ impl FsError {
         "EIO",
         "EXDEV",
         "EPERM",
+        "EFAULT",
+        "ENXIO",
         "EBUSY",
         "ELOOP",
         "ENODATA",
         "ERANGE",
+        "ENOSYS",
         "EOPNOTSUPP",
         "EUCLEAN",
     ];
@@ -165,10 +175,13 @@ impl FsError {
             FsError::Io => "EIO",
             FsError::CrossDevice => "EXDEV",
             FsError::NotPermitted => "EPERM",
+            FsError::Fault => "EFAULT",
+            FsError::NoSuchPlace => "ENXIO",
             FsError::Busy => "EBUSY",
             FsError::Loop => "ELOOP",
             FsError::NoData => "ENODATA",
             FsError::Range => "ERANGE",
+            FsError::NoSuchCall => "ENOSYS",
             FsError::NotInKernel | FsError::Unsupported(_) => "EOPNOTSUPP",
             FsError::Corrupt(_) => "EUCLEAN",
         }

@@ -5,6 +5,7 @@
 
 pub mod crc;
 pub mod csv;
+mod device_number;
 pub mod error;
 pub mod event;
 pub mod live;
@@ -18,6 +19,7 @@ pub mod units;
 pub mod zone;
 pub mod zone_report;
 
+pub use device_number::DeviceNumber;
 pub use error::{Corruption, FsError, FsResult, LINUX_ERRNOS, errno_number};
 pub use rng::Rng;
 pub use units::{BlockSize, Ino, SECTOR_BYTES, Sector, Span, Time};

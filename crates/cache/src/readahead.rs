@@ -118,6 +118,22 @@ pub struct Readahead {
     is_random: Cell<bool>,
 }
 
+/// The blocks of a window in a file of `bytes`. Marks the page at which the next window starts.
+fn start(pages: &Pages<'_>, window: Window, bytes: u64) -> Option<Ahead> {
+    let map = pages.map;
+    // Not beyond the page of the last byte.
+    let of_file = bytes.div_ceil(PAGE);
+    let n = window.pages.min(of_file.saturating_sub(window.first));
+    let mark = window.first + n.checked_sub(window.ahead).unwrap_or(n);
+    if window.ahead > 0 && mark < window.first + n && !pages.is_cached(mark) {
+        map.get(mark * pages.per_page).set(BufFlag::Ahead);
+    }
+    let from = window.first * pages.per_page;
+    let blocks = bytes.div_ceil(u64::from(map.block_bytes()));
+    let to = ((window.first + n) * pages.per_page).min(blocks);
+    (from < to).then_some(Ahead { from, to })
+}
+
 impl Default for Readahead {
     fn default() -> Readahead {
         let zero = || Cell::new(0);
@@ -168,17 +184,30 @@ impl Readahead {
         } else {
             return None;
         };
-        // Not beyond the page of the last byte.
-        let of_file = bytes.div_ceil(PAGE);
-        let n = window.pages.min(of_file.saturating_sub(window.first));
-        let mark = window.first + n.checked_sub(window.ahead).unwrap_or(n);
-        if window.ahead > 0 && mark < window.first + n && !pages.is_cached(mark) {
-            map.get(mark * pages.per_page).set(BufFlag::Ahead);
-        }
-        let from = window.first * pages.per_page;
-        let blocks = bytes.div_ceil(u64::from(map.block_bytes()));
-        let to = ((window.first + n) * pages.per_page).min(blocks);
-        (from < to).then_some(Ahead { from, to })
+        start(&pages, window, bytes)
+    }
+
+    /// What is to be read before block `block` of `map` is used by a store or a load through a
+    /// mapping: the window around a page that is missing, and the next window if the page starts
+    /// one (`do_sync_mmap_readahead`, `do_async_mmap_readahead`). `bytes`: of the file.
+    pub fn at_fault(
+        &self,
+        map: &Mapping,
+        block: u64,
+        bytes: u64,
+        rules: &ReadaheadRules,
+    ) -> Option<Ahead> {
+        let pages = Pages { map, per_page: (PAGE / u64::from(map.block_bytes())).max(1) };
+        let page = block / pages.per_page;
+        let most = self.pages(rules);
+        let window = if pages.take_mark(page) {
+            self.on_mark(page, most, rules, &|p| pages.is_cached(p))?
+        } else if map.is_missing(block) {
+            self.set(page.saturating_sub(most / 2), most, most / 4)
+        } else {
+            return None;
+        };
+        start(&pages, window, bytes)
     }
 
     /// Pages of a window at most.

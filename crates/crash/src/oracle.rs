@@ -39,6 +39,7 @@ pub fn judge(
     judge.data(&mut out);
     judge.links(&mut out);
     judge.xattrs(&mut out);
+    judge.stats(&mut out);
     judge.promises(&mut out);
     judge.order(&mut out);
     judge.replaced(&mut out);
@@ -217,6 +218,44 @@ impl Judge<'_> {
                     seen: format!("{} other bytes", value.len()),
                 });
             }
+        }
+    }
+
+    /// O2 of permission bits, owner and device number: each is one that was given.
+    fn stats(&self, out: &mut Vec<Violation>) {
+        for (file, stat) in self.outcome.files.iter().filter_map(|f| Some((f, f.stat?))) {
+            let mut objects = self.candidates(file);
+            let names = self.ledger.names.iter().take(self.begun as usize + 1);
+            objects.extend(names.filter_map(|n| n.get(&file.path)));
+            let lives: Vec<&FileLife> = objects
+                .iter()
+                .map(|o| &self.ledger.files[*o as usize])
+                .filter(|l| l.kind == file.kind)
+                .collect();
+            if lives.is_empty() {
+                // Whose name it is, is for others to say.
+                continue;
+            }
+            let begun = |version: &u32| *version <= self.begun;
+            let mut modes = lives.iter().flat_map(|l| &l.modes).filter(|(v, _)| begun(v));
+            let mut owners = lives.iter().flat_map(|l| &l.owners).filter(|(v, _)| begun(v));
+            let wrong = if !modes.any(|(_, mode)| *mode == stat.mode) {
+                ("permission bits that were set", format!("{:04o}", stat.mode))
+            } else if !owners.any(|(_, owner)| *owner == stat.owner) {
+                ("an owner that was set", format!("{}:{}", stat.owner.0, stat.owner.1))
+            } else if !lives.iter().any(|l| l.device == stat.device) {
+                let (major, minor) = (stat.device.major, stat.device.minor);
+                ("the number of the device", format!("{major}:{minor}"))
+            } else {
+                continue;
+            };
+            out.push(Violation {
+                rule: Rule::Exposure,
+                path: file.path.clone(),
+                offset: None,
+                expected: wrong.0.to_owned(),
+                seen: wrong.1,
+            });
         }
     }
 

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use wp_vfs::FileType;
+use wp_vfs::{FileType, TimeSpec};
 
 use crate::ledger::{Basis, FileLife, Names, Object, Promise, Scope, SizeVersion};
 use crate::oracle::Judge;
@@ -102,7 +102,16 @@ impl Judge<'_> {
                 let range = Some((from, to));
                 judge.kept_file(object, &Due { range, ..due }, out);
             }
-            Scope::Dir(object) => judge.kept_names(Some(object), &due, out),
+            Scope::Dir(object) => {
+                judge.kept_names(Some(object), &due, out);
+                if let Some(dir) = judge.find(object)
+                    && matches!(promise.basis, Basis::Sync | Basis::Call)
+                    && promise.is_full
+                {
+                    let life = &judge.ledger.files[object as usize];
+                    out.extend(judge.kept_stat(life, dir, &due));
+                }
+            }
             Scope::Name { object, mark } => {
                 judge.kept_mark(object, &self.ledger.marks[mark as usize], &due, out);
             }
@@ -161,6 +170,7 @@ impl Judge<'_> {
         }
         if due.attributes {
             out.extend(self.kept_xattrs(life, file, due));
+            out.extend(self.kept_stat(life, file, due));
         }
         if life.kind != FileType::File {
             return;
@@ -241,6 +251,54 @@ impl Judge<'_> {
         let (then, want) = *life.reserved.iter().rev().find(|r| r.0 <= covers)?;
         let changed = life.reserved.iter().any(|r| r.0 > then && r.0 <= self.begun && r.1 < want);
         (!changed && file.allocated? < want).then_some(want)
+    }
+
+    /// Permission bits, owner and time of modification, as of version `covers` or later.
+    fn kept_stat(&self, life: &FileLife, file: &Survivor, due: &Due<'_>) -> Option<Violation> {
+        let stat = file.stat?;
+        let mode = |m: &u32| format!("permission bits {m:04o}");
+        let owner = |o: &(u32, u32)| format!("owner {}:{}", o.0, o.1);
+        let time = |t: &Option<TimeSpec>| match t {
+            Some(t) => format!("time of modification {}.{:09}", t.secs, t.nanos),
+            None => "any time of modification".to_owned(),
+        };
+        let of_file = if life.kind == FileType::File { &life.mtimes[..] } else { &[] };
+        let is_time = |t: &Option<TimeSpec>| t.is_none_or(|t| t == stat.mtime);
+        let lost = self
+            .older(&life.modes, due, |m| *m == stat.mode, mode)
+            .map(|(want, set)| (want, set, mode(&stat.mode)))
+            .or_else(|| {
+                let (want, set) = self.older(&life.owners, due, |o| *o == stat.owner, owner)?;
+                Some((want, set, owner(&stat.owner)))
+            })
+            .or_else(|| {
+                let (want, set) = self.older(of_file, due, is_time, time)?;
+                Some((want, set, time(&Some(stat.mtime))))
+            });
+        let (want, version, seen) = lost?;
+        let (set, by) = (self.ledger.text(version), due.by);
+        Some(Violation {
+            rule: due.rule,
+            path: file.path.clone(),
+            offset: None,
+            expected: format!("{want} as of `{set}` or later, as {by}"),
+            seen,
+        })
+    }
+
+    /// The value that is due, in words, and its version, if none is there of those that may be.
+    fn older<T>(
+        &self,
+        versions: &[(u32, T)],
+        due: &Due<'_>,
+        is: impl Fn(&T) -> bool,
+        words: impl Fn(&T) -> String,
+    ) -> Option<(String, u32)> {
+        let at = versions.iter().rposition(|(v, _)| *v <= due.covers)?;
+        let (required, value) = versions.get(at)?;
+        let may = versions[at..].iter().filter(|(v, _)| *v <= self.begun);
+        let kept = may.map(|(_, value)| value).any(is);
+        (!kept && *required > due.since).then(|| (words(value), *required))
     }
 
     /// Attributes of a file, as of version `covers` or later.

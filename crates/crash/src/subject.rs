@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, Sector};
 use wp_medium::{Overlay, PAGE_BYTES, Slice, Sound, View};
-use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
+use wp_vfs::{FileType, FsEntry, Options, Stat, SurveyedFile};
 
 use crate::state::Pages;
 
@@ -21,6 +21,8 @@ pub struct Survivor {
     pub nlink: u32,
     /// Length in bytes.
     pub size: u64,
+    /// Plain attributes; `None`: nobody looked.
+    pub stat: Option<Stat>,
     /// Target of a symbolic link.
     pub target: Option<String>,
     /// Extended attributes, by name with its prefix; `None`: they cannot be read.
@@ -174,6 +176,7 @@ impl FsSubject {
             ino: file.ino,
             nlink: file.nlink,
             size: file.size,
+            stat: Some(file.stat),
             target: file.target,
             xattrs: file.xattrs,
             blocks,

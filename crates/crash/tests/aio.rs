@@ -30,7 +30,15 @@ fn ledger(program: &str) -> (Ledger, u32) {
                 _ => {}
             }
             let ino = matches!(call, Call::Open(..)).then_some(INO);
-            Did { call: call.clone(), error: None, short: None, read: Vec::new(), ino, ended }
+            Did {
+                call: call.clone(),
+                error: None,
+                short: None,
+                read: Vec::new(),
+                ino,
+                ended,
+                mtime: None,
+            }
         })
         .collect();
     (Ledger::new(&dids, BLOCK), dids.len() as u32)
@@ -52,6 +60,7 @@ fn broken(program: &str, seeds: &[u32]) -> Vec<Rule> {
         ino: INO,
         nlink: 1,
         size: seeds.len() as u64 * u64::from(BLOCK),
+        stat: None,
         target: None,
         xattrs: Some(Vec::new()),
         blocks: seeds.iter().enumerate().map(block).collect(),

@@ -27,7 +27,15 @@ fn ledger() -> Ledger {
         })
         .map(|call| {
             let ino = matches!(call, Call::Open(..)).then_some(INO);
-            Did { call, error: None, short: None, read: Vec::new(), ino, ended: Vec::new() }
+            Did {
+                call,
+                error: None,
+                short: None,
+                read: Vec::new(),
+                ino,
+                ended: Vec::new(),
+                mtime: None,
+            }
         })
         .collect();
     Ledger::new(&dids, 4096)
@@ -43,6 +51,7 @@ fn file(path: &str, xattrs: &[(&str, u32, u32)]) -> Survivor {
         ino: INO,
         nlink: 1,
         size: 0,
+        stat: None,
         target: None,
         xattrs: Some(xattrs.iter().map(value).collect()),
         blocks: Vec::new(),

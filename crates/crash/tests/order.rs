@@ -24,7 +24,15 @@ fn ledger(program: &str) -> Ledger {
                 Call::Open(fd, ..) => Some(INO[*fd as usize]),
                 _ => None,
             };
-            Did { call, error: None, short: None, read: Vec::new(), ino, ended: Vec::new() }
+            Did {
+                call,
+                error: None,
+                short: None,
+                read: Vec::new(),
+                ino,
+                ended: Vec::new(),
+                mtime: None,
+            }
         })
         .collect();
     Ledger::new(&dids, BLOCK)
@@ -45,6 +53,7 @@ fn file(n: usize, seeds: &[u32]) -> Survivor {
         ino: INO[n],
         nlink: 1,
         size: seeds.len() as u64 * u64::from(BLOCK),
+        stat: None,
         target: None,
         xattrs: Some(Vec::new()),
         blocks: seeds.iter().enumerate().map(block).collect(),

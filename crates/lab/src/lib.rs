@@ -13,6 +13,7 @@ pub mod device_file;
 pub mod drive;
 pub mod experiment;
 pub mod files;
+pub mod further;
 pub mod host;
 pub mod identify;
 pub mod machine;

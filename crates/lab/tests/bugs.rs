@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wp_crash::{Outcome, Profile, Rule, Survivor, judge};
 use wp_lab::crash::bugs::{self, ZONES, show};
 use wp_lab::crash::programs::publish;
-use wp_lab::crash::{Bench, Campaign, Source, play, run};
+use wp_lab::crash::{Bench, Campaign, Of, Source, play, run};
 use wp_vfs::FileType;
 use wp_workload::program::Program;
 
@@ -143,7 +143,10 @@ fn oprw_that_is_cut_must_leave_write_pointers_as_they_were() {
             elevator: "mq-deadline".to_owned(),
             ..fresh
         };
-        let c = Campaign { second_cuts: 24, ..Campaign::new(bench, Source::Sequences(1), (0, 60)) };
+        let c = Campaign {
+            second_cuts: 24,
+            ..Campaign::new(bench, Source::Sequences(Of::Ace, 1), (0, 60))
+        };
         let f = run(&c, 2, &|_| true);
         assert!(f.totals.second > 1000, "{:?}", f.totals);
         f.totals.broken[Rule::Recoverable as usize]

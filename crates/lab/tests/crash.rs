@@ -7,8 +7,8 @@ use wp_crash::{Plan, Profile, Rule};
 use wp_lab::crash::programs;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{
-    Bench, Campaign, Cut, Findings, Found, KnownFailure, KnownFailures, Source, Space, play, run,
-    sequences,
+    Bench, Campaign, Cut, Findings, Found, KnownFailure, KnownFailures, Of, Source, Space, play,
+    run, sequences,
 };
 use wp_workload::program::Program;
 
@@ -55,11 +55,11 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
     for (i, options) in modes.into_iter().enumerate() {
         // Some of the sequences each, not always the same.
         let first = i as u64 * 19;
-        let end = (first + 3).min(sequences::count(1));
+        let end = (first + 3).min(sequences::count(Of::Ace, 1));
         let c = Campaign {
             check: true,
             second_cuts: 12,
-            ..Campaign::new(bench(options), Source::Sequences(1), (first, end))
+            ..Campaign::new(bench(options), Source::Sequences(Of::Ace, 1), (first, end))
         };
         let f = run(&c, 2, &|_| true);
         // Until 3.11 `syncfs` flushed the cache only if it committed something.
@@ -196,7 +196,7 @@ fn the_same_comes_out_whoever_does_it_and_with_or_without_pruning() {
     let space =
         Space::Permitted { lying_flush: true, lost_fua: true, faulty_plp: false, atomic: None };
     let machine = bench("era=6.18");
-    let base = Campaign { space, ..Campaign::new(machine, Source::Sequences(1), (0, 18)) };
+    let base = Campaign { space, ..Campaign::new(machine, Source::Sequences(Of::Ace, 1), (0, 18)) };
     let (one, three) = (run(&base, 1, &|_| true), run(&base, 3, &|_| true));
     assert_eq!(format!("{one:?}"), format!("{three:?}"));
     let few = Campaign { programs: (0, 3), ..base };
@@ -234,7 +234,7 @@ fn a_drive_that_lies_is_found_out() {
             faulty_plp: false,
             atomic: None,
         },
-        ..Campaign::new(bench("era=6.18"), Source::Sequences(1), (0, 6))
+        ..Campaign::new(bench("era=6.18"), Source::Sequences(Of::Ace, 1), (0, 6))
     };
     let f = run(&c, 2, &|_| true);
     assert!(broken(&f, Rule::LostSync) > 0, "{:?}", f.totals);

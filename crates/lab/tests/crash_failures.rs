@@ -13,7 +13,7 @@ use wp_lab::crash::against::compare;
 use wp_lab::crash::host::{Found as Theirs1, HostKernel, Theirs, cannot};
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{
-    Bench, Bounds, Campaign, Command, Cut, Findings, Found, KnownFailures, Reproducer, Source,
+    Bench, Bounds, Campaign, Command, Cut, Findings, Found, KnownFailures, Of, Reproducer, Source,
     Space, Watch, line, load_campaign, minimise, play, resume, run, save_campaign, verdicts,
     write_reproducer,
 };
@@ -50,7 +50,7 @@ fn liar(programs: (u64, u64)) -> Campaign {
         Space::Permitted { lying_flush: true, lost_fua: true, faulty_plp: false, atomic: None };
     let b = bench("era=6.18");
     let plan = Plan { complete: 6, pairs: 8, samples: 8 };
-    Campaign { space, plan, ..Campaign::new(b, Source::Sequences(1), programs) }
+    Campaign { space, plan, ..Campaign::new(b, Source::Sequences(Of::Ace, 1), programs) }
 }
 
 fn first(f: &Findings, rule: Rule) -> Found {
@@ -96,7 +96,7 @@ fn what_is_lost_becomes_least_too() {
     let c = Campaign {
         check: true,
         stop_at: vec![Rule::Metadata],
-        ..Campaign::new(b, Source::Sequences(1), (0, 16))
+        ..Campaign::new(b, Source::Sequences(Of::Ace, 1), (0, 16))
     };
     let mut found = first(&run(&c, 2, &|_| true), Rule::Metadata);
     let m = minimise(&c, &found, Bounds::default(), &|| true).expect("played").expect("shown");

@@ -56,11 +56,21 @@ fn programs_that_differed_once_wait_as_in_linux_6_12() {
 /// Programs of a quick look; `writepath kernels random` runs as many as asked for.
 const PROGRAMS: u64 = 20;
 
-fn random_programs(fs: &str, aio: bool, reads: bool) {
-    let calls = match (aio, reads) {
-        (true, _) => ", asynchronous calls",
-        (_, true) => ", reads",
-        _ => "",
+/// What programs are made of besides the plain calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum With {
+    Nothing,
+    Aio,
+    Reads,
+    AllCalls,
+}
+
+fn random_programs(fs: &str, with: With) {
+    let calls = match with {
+        With::Nothing => "",
+        With::Aio => ", asynchronous calls",
+        With::Reads => ", reads",
+        With::AllCalls => ", all calls",
     };
     let check = &format!("random programs of {fs} beside a guest{calls}");
     if let Err(why) = Guest::is_ready(&Guest::usual_place()).and_then(|()| Guest::makes(fs)) {
@@ -77,7 +87,13 @@ fn random_programs(fs: &str, aio: bool, reads: bool) {
         .filter(|c| !c.ours.contains("data=journal"))
         .collect();
     // NILFS2 has none.
-    let extras = Extras { direct: true, fallocate: fs != "nilfs2", aio, reads };
+    let extras = Extras {
+        direct: true,
+        fallocate: fs != "nilfs2",
+        aio: with == With::Aio,
+        reads: with == With::Reads,
+        calls: with == With::AllCalls,
+    };
     let programs: Vec<(&Config, Program)> = (0..PROGRAMS)
         .map(|i| (plain[i as usize % plain.len()], generate(i, CALLS, extras)))
         .collect();
@@ -105,34 +121,34 @@ fn without_a_guest_the_reason_is_told() {
 
 #[test]
 fn random_programs_wait_as_in_a_guest() {
-    random_programs("ext4", false, false);
+    random_programs("ext4", With::Nothing);
 }
 
 /// Waits of `io_submit`, of `io_getevents` and of the calls beside them.
 #[test]
 fn asynchronous_calls_wait_as_in_a_guest() {
-    random_programs("ext4", true, false);
-    random_programs("f2fs", true, false);
+    random_programs("ext4", With::Aio);
+    random_programs("f2fs", With::Aio);
 }
 
 /// What is read ahead, and what is forgotten.
 #[test]
 fn reads_wait_as_in_a_guest() {
-    random_programs("ext4", false, true);
-    random_programs("f2fs", false, true);
+    random_programs("ext4", With::Reads);
+    random_programs("f2fs", With::Reads);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_f2fs() {
-    random_programs("f2fs", false, false);
+    random_programs("f2fs", With::Nothing);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_btrfs() {
-    random_programs("btrfs", false, false);
+    random_programs("btrfs", With::Nothing);
 }
 
 #[test]
 fn random_programs_wait_as_in_a_guest_on_nilfs2() {
-    random_programs("nilfs2", false, false);
+    random_programs("nilfs2", With::Nothing);
 }

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use wp_base::event::ZoneOp;
-use wp_base::{FsError, FsResult, Ino, SECTOR_BYTES, Sector, Zone};
+use wp_base::{DeviceNumber, FsError, FsResult, Ino, SECTOR_BYTES, Sector, Zone};
 use wp_block::PlugGuard;
 use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, Env, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec,
-    Reserve, StatFs, SyncKind, TimeSpec,
+    RenameHow, Reserve, StatFs, SyncKind, TimeSpec,
 };
 
 use crate::node::Node;
@@ -86,6 +86,7 @@ impl Raw {
             gid: 0,
             size,
             blocks_512: 0,
+            device: DeviceNumber::default(),
             atime: zero,
             mtime: zero,
             ctime: zero,
@@ -128,7 +129,7 @@ impl FileSystem for Raw {
     fn rmdir<'a>(&'a self, _: Ino, _: &'a [u8]) -> Fut<'a, ()> {
         read_only()
     }
-    fn rename<'a>(&'a self, _: (Ino, &'a [u8]), _: (Ino, &'a [u8])) -> Fut<'a, ()> {
+    fn rename<'a>(&'a self, _: (Ino, &'a [u8]), _: (Ino, &'a [u8]), _: RenameHow) -> Fut<'a, ()> {
         read_only()
     }
     fn link<'a>(&'a self, _: Ino, _: Ino, _: &'a [u8]) -> Fut<'a, ()> {

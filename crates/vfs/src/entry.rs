@@ -5,13 +5,13 @@ use std::fmt;
 use std::rc::Rc;
 
 use wp_base::stage::Stages;
-use wp_base::{FsError, FsResult, Sector, Zone};
+use wp_base::{DeviceNumber, FsError, FsResult, Sector, Zone};
 use wp_block::Partition;
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Slice, Sound, View, Writes};
 use wp_rt::Rt;
 
-use crate::fs::{FileSystem, FileType};
+use crate::fs::{FileSystem, FileType, TimeSpec};
 use crate::{Base, Distribution, Version};
 
 /// All that a file system may touch.
@@ -260,6 +260,8 @@ pub struct SurveyedFile {
     pub nlink: u32,
     /// Length in bytes.
     pub size: u64,
+    /// Plain attributes.
+    pub stat: Stat,
     /// Target of a symbolic link.
     pub target: Option<String>,
     /// Extended attributes, by name with its prefix. `None`: they cannot be read, and the survey's
@@ -269,6 +271,19 @@ pub struct SurveyedFile {
     pub map: Vec<Run>,
     /// Byte behind the last that has a place, written or not. `None`: the survey does not look.
     pub allocated: Option<u64>,
+}
+
+/// Plain attributes of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Stat {
+    /// Permission bits (low 12).
+    pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+    /// Last change of contents.
+    pub mtime: TimeSpec,
+    /// Number of a device; 0 otherwise.
+    pub device: DeviceNumber,
 }
 
 /// What a mount after a crash would find.

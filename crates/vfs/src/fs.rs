@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use wp_base::event::ZoneOp;
-use wp_base::{FsError, FsResult, Ino, Zone};
+use wp_base::{DeviceNumber, FsError, FsResult, Ino, Zone};
 use wp_block::PlugGuard;
 use wp_cache::{ErrMark, Fut, Readahead};
 use wp_medium::Slice;
@@ -94,12 +94,15 @@ pub struct NodeSpec {
     pub gid: u32,
     /// Where a symbolic link points; empty otherwise.
     pub target: Vec<u8>,
+    /// Number of a device; 0 otherwise.
+    pub device: DeviceNumber,
 }
 
 impl NodeSpec {
     /// A node of root's with these permission bits.
     pub fn new(kind: FileType, mode: u32) -> NodeSpec {
-        NodeSpec { kind, mode, uid: 0, gid: 0, target: Vec::new() }
+        let device = DeviceNumber::default();
+        NodeSpec { kind, mode, uid: 0, gid: 0, target: Vec::new(), device }
     }
 }
 
@@ -122,6 +125,8 @@ pub struct Attr {
     pub size: u64,
     /// Space in units of 512 bytes.
     pub blocks_512: u64,
+    /// Number of a device; 0 otherwise.
+    pub device: DeviceNumber,
     /// Last access.
     pub atime: TimeSpec,
     /// Last change of contents.
@@ -233,6 +238,28 @@ pub enum Reserve {
     Insert,
 }
 
+/// What `renameat2` is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RenameHow {
+    /// Whatever has the new name loses it (`rename`).
+    #[default]
+    Replace,
+    /// Nothing may have the new name (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// Both names change places (`RENAME_EXCHANGE`).
+    Exchange,
+    /// As `Replace`; a character device 0:0 takes the old name (`RENAME_WHITEOUT`).
+    Whiteout,
+}
+
+impl RenameHow {
+    /// What takes the old name.
+    pub fn left_behind(self) -> Option<NodeSpec> {
+        // `WHITEOUT_MODE`
+        (self == RenameHow::Whiteout).then(|| NodeSpec::new(FileType::Char, 0))
+    }
+}
+
 /// What must be true of an attribute that is set (`setxattr`'s flags).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum XattrSet {
@@ -264,9 +291,28 @@ pub trait FileSystem {
     fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()>;
     /// Removes an empty directory. Errors: `NotEmpty`, `NotDir`.
     fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()>;
-    /// Moves a name, replacing what stands at the new one.
-    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()>;
-    /// Adds a name to an inode.
+    /// Makes a file without a name in the file system of `dir`, and opens it (`O_TMPFILE`). Until
+    /// it gets a name it is gone with its last descriptor. `linkable`: it may get one (no
+    /// `O_EXCL`). Errors: `NotInKernel` where Linux has no such files.
+    fn open_unnamed<'a>(
+        &'a self,
+        dir: Ino,
+        spec: &'a NodeSpec,
+        linkable: bool,
+        write: bool,
+    ) -> Fut<'a, Ino> {
+        let _ = (dir, spec, linkable, write);
+        Box::pin(async { Err(FsError::NotInKernel) })
+    }
+    /// Moves a name. Errors: `Exists` with `NoReplace`, `NotFound` with `Exchange`, `Invalid` where
+    /// Linux has no such rename.
+    fn rename<'a>(
+        &'a self,
+        from: (Ino, &'a [u8]),
+        to: (Ino, &'a [u8]),
+        how: RenameHow,
+    ) -> Fut<'a, ()>;
+    /// Adds a name to an inode. Errors: `NotFound` for one without names that may not get one.
     fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()>;
     /// Where a symbolic link points.
     fn read_link<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<u8>>;
@@ -295,6 +341,44 @@ pub trait FileSystem {
     ) -> Fut<'a, Vec<Slice>>;
     /// Writes `data` at `offset` (at the end if `None`); returns the bytes written.
     fn write<'a>(&'a self, ino: Ino, offset: Option<u64>, data: &'a [Slice]) -> Call<'a, u64>;
+    /// Stores `data` at `offset` through a shared mapping of the file (`mmap`, a store, `munmap`):
+    /// for each page `page_mkwrite`, then the bytes. The length does not change; of the last page
+    /// what is behind the end is lost. Errors: `Fault` for a page that is wholly behind the end
+    /// (the program gets SIGBUS), `NoSpace`. `ahead`: as for a read.
+    fn write_mapped<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        data: &'a [Slice],
+        ahead: &'a Readahead,
+    ) -> Fut<'a, ()> {
+        let _ = (ino, offset, data, ahead);
+        Box::pin(async { Err(FsError::Unsupported("stores through a mapping".into())) })
+    }
+    /// Waits for writeback of bytes `from..to`, writes what is dirty of them, and waits for that
+    /// (`sync_file_range` with all three flags). Nothing is promised: neither metadata nor the
+    /// device's cache is written. Errors: `Io`, as [`FileSystem::sync_file`].
+    fn write_range<'a>(
+        &'a self,
+        ino: Ino,
+        (from, to): (u64, u64),
+        told: &'a ErrSeqCursor,
+    ) -> Fut<'a, ()> {
+        let _ = (ino, from, to, told);
+        Box::pin(async { Err(FsError::Unsupported("sync_file_range".into())) })
+    }
+    /// Has a range of a file share the blocks of another (`remap_file_range` as
+    /// `copy_file_range` asks for it: fewer bytes than `len` may do). `None`: the bytes are to be
+    /// copied.
+    fn share_range<'a>(
+        &'a self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+    ) -> Fut<'a, Option<u64>> {
+        let _ = (from, to, len);
+        Box::pin(async { Ok(None) })
+    }
     /// What a file that is opened now begins with.
     fn told(&self, _ino: Ino) -> ErrSeqCursor {
         ErrSeqCursor::default()
@@ -425,16 +509,16 @@ pub trait FileSystem {
         Call::now(Ok(false))
     }
     /// The value of an extended attribute, by its full name. Errors: `NoData` if it is not there,
-    /// `Range` for a name that cannot be, `Unsupported`.
+    /// `Range` for a name that cannot be, `NotInKernel`.
     fn get_xattr<'a>(&'a self, _ino: Ino, _name: &'a [u8]) -> Fut<'a, Vec<u8>> {
-        Box::pin(async { Err(no_xattrs()) })
+        Box::pin(async { Err(FsError::NotInKernel) })
     }
     /// The full names of all extended attributes.
     fn list_xattrs<'a>(&'a self, _ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
-        Box::pin(async { Err(no_xattrs()) })
+        Box::pin(async { Err(FsError::NotInKernel) })
     }
     /// Sets an extended attribute, or removes it (`None`). Errors: `Exists`, `NoData` as `how`
-    /// says, `NoSpace`, `NotPermitted`, `Range`, `Unsupported`.
+    /// says, `NoSpace`, `NotPermitted`, `Range`, `NotInKernel`.
     fn set_xattr<'a>(
         &'a self,
         _ino: Ino,
@@ -442,7 +526,7 @@ pub trait FileSystem {
         _value: Option<&'a [u8]>,
         _how: XattrSet,
     ) -> Fut<'a, ()> {
-        Box::pin(async { Err(no_xattrs()) })
+        Box::pin(async { Err(FsError::NotInKernel) })
     }
     /// Space and inodes.
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs>;
@@ -457,8 +541,4 @@ pub trait FileSystem {
 
 fn no_device() -> FsError {
     FsError::Invalid("ioctl: the file is no block device")
-}
-
-fn no_xattrs() -> FsError {
-    FsError::Unsupported("extended attributes on this file system".into())
 }

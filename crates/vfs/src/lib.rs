@@ -8,13 +8,16 @@
 //!             blocks).
 
 mod aio;
+mod attributes;
 mod contents;
+mod copy;
 mod distributions;
 mod entry;
 mod era;
 mod fs;
 mod ioctl;
 mod kiocb;
+mod names;
 mod opens;
 mod syscall;
 mod walk;
@@ -24,15 +27,16 @@ pub use contents::{Digest, Part, TakePart};
 pub use distributions::{Base, DISTRIBUTIONS, Distribution};
 pub use entry::{
     BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
-    OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Survey, SurveyedFile, When,
-    renamed,
+    OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Stat, Survey, SurveyedFile,
+    When, renamed,
 };
 pub use era::{Policy, Version, rules as era_rules};
 pub use fs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, JournalConflict,
-    NodeSpec, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
+    NodeSpec, RenameHow, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 pub use kiocb::Kiocb;
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use syscall::{Fd, OpenFlags, Vfs};
+pub use wp_base::DeviceNumber;
 pub use wp_cache::{Advice, Readahead};

@@ -101,7 +101,12 @@ macro_rules! inode_calls {
             })
         }
 
-        fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
+        fn rename<'a>(
+            &'a self,
+            from: (Ino, &'a [u8]),
+            to: (Ino, &'a [u8]),
+            how: $crate::RenameHow,
+        ) -> Fut<'a, ()> {
             Box::pin(async move {
                 let (a, b) = (self.dir(from.0).await?, self.dir(to.0).await?);
                 let _one = self.0.rename_lock.lock().await;
@@ -113,7 +118,55 @@ macro_rules! inode_calls {
                 let (first, second) = if b_first { (&b, &a) } else { (&a, &b) };
                 let _first = first.lock.lock().await;
                 let _second = if a.ino == b.ino { None } else { Some(second.lock.lock().await) };
-                self.0.rename_name((&a, from.1), (&b, to.1)).await
+                self.0.rename_name((&a, from.1), (&b, to.1), how).await
+            })
+        }
+
+        fn open_unnamed<'a>(
+            &'a self,
+            dir: Ino,
+            spec: &'a NodeSpec,
+            linkable: bool,
+            write: bool,
+        ) -> Fut<'a, Ino> {
+            Box::pin(async move {
+                let d = self.dir(dir).await?;
+                let inode = self.0.make_unnamed(&d, spec, linkable).await?;
+                $crate::opened(&*inode, write)?;
+                Ok(Ino(u64::from(inode.ino)))
+            })
+        }
+
+        fn write_mapped<'a>(
+            &'a self,
+            ino: Ino,
+            offset: u64,
+            data: &'a [Slice],
+            ahead: &'a $crate::Readahead,
+        ) -> Fut<'a, ()> {
+            Box::pin(async move {
+                let inode = self.get(ino).await?;
+                if inode.is_dir() {
+                    return Err(FsError::IsDir);
+                }
+                let user = InUse::new(&inode);
+                // No lock: the kernel does not take `i_rwsem` for a fault.
+                let out = self.0.write_mapped(&inode, offset, data, ahead).await;
+                self.done(user, out).await
+            })
+        }
+
+        fn write_range<'a>(
+            &'a self,
+            ino: Ino,
+            range: (u64, u64),
+            told: &'a ErrSeqCursor,
+        ) -> Fut<'a, ()> {
+            Box::pin(async move {
+                let inode = self.get(ino).await?;
+                let user = InUse::new(&inode);
+                let out = self.0.write_and_wait(&inode, range, told).await;
+                self.done(user, out).await
             })
         }
 

@@ -13,11 +13,13 @@ use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt, soon};
 
 use crate::fs::{
-    Attr, AttrChange, DirEntry, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve, StatFs,
-    SyncKind, XattrSet,
+    AttrChange, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
 };
 use crate::kiocb::Kiocb;
 use crate::walk::{End, Last, Walked};
+
+/// Bytes of a page of memory.
+const PAGE: u64 = 4096;
 
 /// An open descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,6 +44,9 @@ pub struct OpenFlags {
     pub dsync: bool,
     /// The same, as if fsync followed (`O_SYNC`).
     pub sync: bool,
+    /// The path is a directory's: the file is made in its file system, without a name
+    /// (`O_TMPFILE`). With `exclusive` it never gets one.
+    pub unnamed: bool,
 }
 
 impl OpenFlags {
@@ -55,6 +60,7 @@ impl OpenFlags {
         direct: false,
         dsync: false,
         sync: false,
+        unnamed: false,
     };
     /// `O_RDWR`.
     pub const WRITE: OpenFlags = OpenFlags { write: true, ..OpenFlags::READ };
@@ -76,6 +82,11 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
+    /// Does every write go to the end (`O_APPEND`)?
+    pub(crate) fn appends(&self) -> bool {
+        self.append
+    }
+
     /// Past the cache (`O_DIRECT`)?
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
@@ -210,6 +221,10 @@ impl Vfs {
             let spec = NodeSpec::new(FileType::File, mode);
             // What is made here is not cut as well (`FMODE_CREATED` drops `O_TRUNC`).
             let mut truncate = flags.truncate;
+            if flags.unnamed {
+                let made = Box::pin(self.make_unnamed(path, flags, &spec)).await?;
+                return Ok(self.descriptor(made, flags));
+            }
             if flags.create && End::of(path.as_bytes()) == End::Slash {
                 // No file is made where a directory is named, nor is one opened.
                 return Box::pin(self.last(path, FsError::IsDir)).await.and(Err(FsError::IsDir));
@@ -258,27 +273,44 @@ impl Vfs {
                     return Err(e);
                 }
             }
-            let fd = self.0.next_fd.get();
-            self.0.next_fd.set(fd + 1);
-            let sync = match (flags.sync, flags.dsync) {
-                (true, _) => Some(SyncKind::Full),
-                (false, true) => Some(SyncKind::DataOnly),
-                _ => None,
-            };
-            let file = OpenFile {
-                ino: found,
-                write: flags.write,
-                append: flags.append,
-                direct: flags.direct,
-                sync,
-                pos: Cell::new(0),
-                told: fs.told(found),
-                ahead: Readahead::default(),
-            };
-            self.0.files.borrow_mut().push(fd, Rc::new(file));
-            Ok(Fd(fd))
+            Ok(self.descriptor(found, flags))
         };
         self.call("open", || path.to_owned(), |fd| u64::from(fd.0), pin!(body)).await
+    }
+
+    /// `do_tmpfile`. Errors: `NotDir`, `Invalid` for a file that is not to be written.
+    async fn make_unnamed(&self, path: &str, flags: OpenFlags, spec: &NodeSpec) -> FsResult<Ino> {
+        if !flags.write {
+            return Err(FsError::Invalid("O_TMPFILE needs O_RDWR or O_WRONLY"));
+        }
+        let dir = self.walk(path).await?;
+        if self.kind(dir).await? != FileType::Dir {
+            return Err(FsError::NotDir);
+        }
+        self.0.fs.open_unnamed(dir, spec, !flags.exclusive, true).await
+    }
+
+    /// A descriptor of an inode that is open.
+    fn descriptor(&self, ino: Ino, flags: OpenFlags) -> Fd {
+        let fd = self.0.next_fd.get();
+        self.0.next_fd.set(fd + 1);
+        let sync = match (flags.sync, flags.dsync) {
+            (true, _) => Some(SyncKind::Full),
+            (false, true) => Some(SyncKind::DataOnly),
+            _ => None,
+        };
+        let file = OpenFile {
+            ino,
+            write: flags.write,
+            append: flags.append,
+            direct: flags.direct,
+            sync,
+            pos: Cell::new(0),
+            told: self.0.fs.told(ino),
+            ahead: Readahead::default(),
+        };
+        self.0.files.borrow_mut().push(fd, Rc::new(file));
+        Fd(fd)
     }
 
     /// Closes a descriptor.
@@ -399,6 +431,46 @@ impl Vfs {
         self.call("fadvise64", || format!("{} {advice:?}", fd.0), |()| 0, body).await
     }
 
+    /// Stores through a shared mapping of the file, made for this and unmapped after it. Errors:
+    /// `BadFile` if not open for reading and writing; as [`FileSystem::write_mapped`].
+    pub async fn write_mapped(&self, fd: Fd, offset: u64, data: &[Slice]) -> FsResult<()> {
+        let body = async {
+            let file = self.file_to_write(fd)?;
+            if self.kind(file.ino).await? != FileType::File {
+                return Err(FsError::Invalid("a mapping of what is no regular file"));
+            }
+            let end = offset.checked_add(total(data)).ok_or(FsError::TooBig)?;
+            let size = soon!(self.0.fs.attr(file.ino))?.size;
+            if total(data) > 0 && end.div_ceil(PAGE) > size.div_ceil(PAGE) {
+                return Err(FsError::Fault);
+            }
+            self.0.fs.write_mapped(file.ino, offset, data, &file.ahead).await
+        };
+        self.call("mmap_write", || fd.0.to_string(), |()| 0, pin!(body)).await
+    }
+
+    /// `msync(MS_SYNC)` of a mapping of bytes `offset..offset + len`: fdatasync of them
+    /// (`vfs_fsync_range` with `datasync`).
+    pub async fn msync(&self, fd: Fd, offset: u64, len: u64) -> FsResult<()> {
+        let body = async {
+            let file = self.file(fd)?;
+            let from = offset / PAGE * PAGE;
+            let to = offset.saturating_add(len).div_ceil(PAGE).saturating_mul(PAGE);
+            self.0.fs.sync_range(file.ino, SyncKind::DataOnly, (from, to), &file.told).await
+        };
+        self.call("msync", || fd.0.to_string(), |()| 0, body).await
+    }
+
+    /// `sync_file_range` with `WAIT_BEFORE`, `WRITE` and `WAIT_AFTER`; length 0: to the end.
+    pub async fn sync_file_range(&self, fd: Fd, offset: u64, len: u64) -> FsResult<()> {
+        let body = async {
+            let file = self.file(fd)?;
+            let to = if len == 0 { u64::MAX } else { offset.saturating_add(len) };
+            self.0.fs.write_range(file.ino, (offset, to), &file.told).await
+        };
+        self.call("sync_file_range", || fd.0.to_string(), |()| 0, body).await
+    }
+
     async fn order_one(&self, fd: Fd, data_only: bool) -> FsResult<()> {
         let file = self.file(fd)?;
         self.0.fs.order_file(file.ino, data_only, &file.told).await
@@ -470,7 +542,8 @@ impl Vfs {
         let body = async {
             let file = self.file(fd)?;
             if !file.write {
-                return Err(FsError::BadFile);
+                // Of all calls on a descriptor the one that says so (`do_ftruncate`).
+                return Err(FsError::Invalid("ftruncate of a file not open for writing"));
             }
             let change = AttrChange { size: Some(size), ..AttrChange::default() };
             self.0.fs.set_attr(file.ino, &change).await
@@ -485,155 +558,6 @@ impl Vfs {
             self.0.fs.set_attr(ino, &AttrChange { size: Some(size), ..AttrChange::default() }).await
         };
         self.call("truncate", || path.to_owned(), |()| 0, body).await
-    }
-
-    /// Removes a name.
-    pub async fn unlink(&self, path: &str) -> FsResult<()> {
-        let body = async {
-            let at = self.last(path, FsError::IsDir).await?;
-            if at.slash {
-                // No directory is unlinked, and nothing else has a slash behind its name.
-                let found = soon!(self.0.fs.lookup(at.dir, at.name))?;
-                let is_dir = self.kind(found).await? == FileType::Dir;
-                return Err(if is_dir { FsError::IsDir } else { FsError::NotDir });
-            }
-            self.0.fs.unlink(at.dir, at.name).await
-        };
-        self.call("unlink", || path.to_owned(), |()| 0, body).await
-    }
-
-    /// Makes a directory.
-    pub async fn mkdir(&self, path: &str, mode: u32) -> FsResult<()> {
-        let body = async {
-            let at = self.last(path, FsError::Exists).await?;
-            let spec = NodeSpec::new(FileType::Dir, mode);
-            self.0.fs.create(at.dir, at.name, &spec).await.map(|_| ())
-        };
-        self.call("mkdir", || path.to_owned(), |()| 0, body).await
-    }
-
-    /// Where a name that is no directory's may be made (`filename_create`).
-    async fn vacancy<'p>(&self, path: &'p str) -> FsResult<Last<'p>> {
-        let at = self.last(path, FsError::Exists).await?;
-        if at.slash {
-            return soon!(self.0.fs.lookup(at.dir, at.name)).and(Err(FsError::Exists));
-        }
-        Ok(at)
-    }
-
-    /// Makes a symbolic link at `path` that points to `target`.
-    pub async fn symlink(&self, target: &str, path: &str) -> FsResult<()> {
-        let body = async {
-            let at = self.vacancy(path).await?;
-            let mut spec = NodeSpec::new(FileType::Symlink, 0o777);
-            spec.target = target.as_bytes().to_vec();
-            self.0.fs.create(at.dir, at.name, &spec).await.map(|_| ())
-        };
-        self.call("symlink", || path.to_owned(), |()| 0, body).await
-    }
-
-    /// Removes an empty directory.
-    pub async fn rmdir(&self, path: &str) -> FsResult<()> {
-        let body = async {
-            let dots = match End::of(path.as_bytes()) {
-                End::DotDot => FsError::NotEmpty,
-                _ if path.trim_matches('/').is_empty() => FsError::Busy,
-                _ => FsError::Invalid("rmdir of `.`"),
-            };
-            let at = self.last(path, dots).await?;
-            self.0.fs.rmdir(at.dir, at.name).await
-        };
-        self.call("rmdir", || path.to_owned(), |()| 0, body).await
-    }
-
-    /// Moves a name.
-    pub async fn rename(&self, from: &str, to: &str) -> FsResult<()> {
-        let body = async {
-            let from = self.last(from, FsError::Busy).await?;
-            let to = self.last(to, FsError::Busy).await?;
-            if from.slash || to.slash {
-                let moved = soon!(self.0.fs.lookup(from.dir, from.name))?;
-                if self.kind(moved).await? != FileType::Dir {
-                    return Err(FsError::NotDir);
-                }
-            }
-            self.0.fs.rename((from.dir, from.name), (to.dir, to.name)).await
-        };
-        self.call("rename", || format!("{from} -> {to}"), |()| 0, body).await
-    }
-
-    /// Adds a name to a file; to a symbolic link itself, not to where it points.
-    pub async fn link(&self, from: &str, to: &str) -> FsResult<()> {
-        let body = async {
-            let ino = match End::of(from.as_bytes()) {
-                End::Name => {
-                    let at = self.last(from, FsError::NotPermitted).await?;
-                    soon!(self.0.fs.lookup(at.dir, at.name))?
-                }
-                _ => self.walk(from).await?,
-            };
-            let at = self.vacancy(to).await?;
-            self.0.fs.link(ino, at.dir, at.name).await
-        };
-        self.call("link", || format!("{from} -> {to}"), |()| 0, body).await
-    }
-
-    /// Attributes by path.
-    pub async fn stat(&self, path: &str) -> FsResult<Attr> {
-        let body = async { soon!(self.0.fs.attr(self.walk(path).await?)) };
-        self.call("stat", || path.to_owned(), |a: &Attr| a.size, body).await
-    }
-
-    /// Attributes of an open file.
-    pub async fn fstat(&self, fd: Fd) -> FsResult<Attr> {
-        let body = async { soon!(self.0.fs.attr(self.file(fd)?.ino)) };
-        self.call("fstat", || fd.0.to_string(), |a: &Attr| a.size, body).await
-    }
-
-    /// Entries of a directory.
-    pub async fn read_dir(&self, path: &str) -> FsResult<Vec<DirEntry>> {
-        let body = async { self.0.fs.read_dir(self.walk(path).await?).await };
-        self.call("getdents64", || path.to_owned(), |v: &Vec<DirEntry>| v.len() as u64, body).await
-    }
-
-    /// The value of an extended attribute. Errors: `NoData`, and what the file system says.
-    pub async fn get_xattr(&self, path: &str, name: &str) -> FsResult<Vec<u8>> {
-        let body = async { self.0.fs.get_xattr(self.walk(path).await?, name.as_bytes()).await };
-        self.call("getxattr", || format!("{path} {name}"), |v: &Vec<u8>| v.len() as u64, body).await
-    }
-
-    /// The names of all extended attributes.
-    pub async fn list_xattrs(&self, path: &str) -> FsResult<Vec<Vec<u8>>> {
-        let body = async { self.0.fs.list_xattrs(self.walk(path).await?).await };
-        self.call("listxattr", || path.to_owned(), |v: &Vec<Vec<u8>>| v.len() as u64, body).await
-    }
-
-    /// Sets an extended attribute. Errors: `TooBig` for a value of more than 64 KiB (`E2BIG` in
-    /// Linux); and what the file system says.
-    pub async fn set_xattr(
-        &self,
-        path: &str,
-        name: &str,
-        value: &[u8],
-        how: XattrSet,
-    ) -> FsResult<()> {
-        let body = async {
-            // `XATTR_SIZE_MAX`
-            if value.len() > 65536 {
-                return Err(FsError::TooBig);
-            }
-            self.0.fs.set_xattr(self.walk(path).await?, name.as_bytes(), Some(value), how).await
-        };
-        self.call("setxattr", || format!("{path} {name}"), |()| 0, body).await
-    }
-
-    /// Removes an extended attribute. Errors: `NoData`, and what the file system says.
-    pub async fn remove_xattr(&self, path: &str, name: &str) -> FsResult<()> {
-        let body = async {
-            let ino = self.walk(path).await?;
-            self.0.fs.set_xattr(ino, name.as_bytes(), None, XattrSet::Replace).await
-        };
-        self.call("removexattr", || format!("{path} {name}"), |()| 0, body).await
     }
 
     /// Space and inodes.

@@ -6,6 +6,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{lo16, lo32_of, view};
+use wp_base::DeviceNumber;
 use wp_base::crc::crc32c;
 
 /// A time. `struct btrfs_timespec`.
@@ -112,6 +113,13 @@ impl InodeItem {
     pub fn file_type(&self) -> u32 {
         self.mode.get() & mode::TYPE
     }
+    /// Number of a device; 0 of other files.
+    pub fn device(&self) -> DeviceNumber {
+        match matches!(self.file_type(), mode::CHAR | mode::BLOCK) {
+            true => DeviceNumber::of_kernel(lo32_of(self.rdev.get())),
+            false => DeviceNumber::default(),
+        }
+    }
     /// A directory?
     pub fn is_dir(&self) -> bool {
         self.file_type() == mode::DIR
@@ -136,6 +144,10 @@ pub mod mode {
     pub const DIR: u32 = 0o040_000;
     /// A symbolic link.
     pub const SYMLINK: u32 = 0o120_000;
+    /// A character device.
+    pub const CHAR: u32 = 0o020_000;
+    /// A block device.
+    pub const BLOCK: u32 = 0o060_000;
 }
 
 /// A name in the directory that the key names, before the name itself. `struct btrfs_inode_ref`.

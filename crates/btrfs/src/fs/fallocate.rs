@@ -39,10 +39,8 @@ impl Btrfs {
         let _lock = self.lock_alone(inode).await;
         self.check_writable()?;
         match how {
-            Reserve::Collapse | Reserve::Insert => {
-                let what = "fallocate: collapse and insert, on btrfs";
-                Err(FsError::Unsupported(what.to_owned()))
-            }
+            // `btrfs_fallocate`
+            Reserve::Collapse | Reserve::Insert => Err(FsError::NotInKernel),
             Reserve::Punch => self.punch(inode, offset, end).await,
             Reserve::Space { keep_size } | Reserve::Zero { keep_size } => {
                 let (from, to) = (offset / BLOCK * BLOCK, end.next_multiple_of(BLOCK));

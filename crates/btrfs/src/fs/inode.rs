@@ -33,6 +33,8 @@ pub(super) struct Inode {
     /// `i_rwsem`.
     pub lock: Lock<()>,
     pub opens: Cell<u32>,
+    /// Made without a name, it may get one (`I_LINKABLE`).
+    pub linkable: Cell<bool>,
     /// Calls under way that have it in use by its name.
     pub users: Cell<u32>,
     /// Bytes of the file that were written and have no place yet.
@@ -137,6 +139,7 @@ impl Inode {
             gid: i.gid.get(),
             size: i.size.get(),
             blocks_512: used / 512,
+            device: i.device(),
             atime: time(i.atime),
             mtime: time(i.mtime),
             ctime: time(i.ctime),
@@ -175,6 +178,7 @@ impl Btrfs {
             item: RefCell::new(item),
             lock: Lock::new(rt, "btrfs inode", ()),
             opens: Cell::new(0),
+            linkable: Cell::new(false),
             users: Cell::new(0),
             delalloc: RefCell::default(),
             items_held: Cell::new(0),

@@ -3,7 +3,6 @@
 //! Source: fs/btrfs/inode.c (`btrfs_create_new_inode`, `btrfs_add_link`, `btrfs_unlink_inode`,
 //! `btrfs_rename`, `btrfs_link`).
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
@@ -26,7 +25,7 @@ const LINKS_MAX: u32 = 65_535;
 const OTHER: &str = "btrfs: names in subvolumes other than the mounted one (subvol=)";
 
 /// A directory, in which a name is.
-type Place<'a> = (&'a Rc<Inode>, &'a [u8]);
+pub(super) type Place<'a> = (&'a Rc<Inode>, &'a [u8]);
 
 impl Btrfs {
     /// A directory. Errors: `NotDir`.
@@ -50,17 +49,17 @@ impl Btrfs {
         Ok(Some((found, inode)))
     }
 
-    fn find_in(&self, (dir, name): Place<'_>) -> FsResult<Option<Rc<Inode>>> {
+    pub(super) fn find_in(&self, (dir, name): Place<'_>) -> FsResult<Option<Rc<Inode>>> {
         Ok(self.find(dir.ino, name)?.map(|(_, inode)| inode))
     }
 
     /// Can names be added here? Errors: `NotFound` if the directory was removed.
-    fn check_dir(&self, dir: &Inode) -> FsResult<()> {
+    pub(super) fn check_dir(&self, dir: &Inode) -> FsResult<()> {
         if dir.nlink() == 0 || dir.is_gone.get() { Err(FsError::NotFound) } else { Ok(()) }
     }
 
     /// The index of a directory's next name. `btrfs_set_inode_index`.
-    fn take_index(&self, c: &mut Core<'static>, dir: &Inode) -> FsResult<u64> {
+    pub(super) fn take_index(&self, c: &mut Core<'static>, dir: &Inode) -> FsResult<u64> {
         let next = match dir.next_index.get() {
             0 => c.next_index(self.tree, dir.ino)?,
             n => n,
@@ -84,7 +83,7 @@ impl Btrfs {
     }
 
     /// Adds a name to a directory and to what it names. `btrfs_add_link`.
-    fn add_name(
+    pub(super) fn add_name(
         &self,
         c: &mut Core<'static>,
         (dir, name): Place<'_>,
@@ -97,7 +96,7 @@ impl Btrfs {
     }
 
     /// Removes a name from both. Answers the index that it had. `__btrfs_unlink_inode`.
-    fn remove_name(
+    pub(super) fn remove_name(
         &self,
         c: &mut Core<'static>,
         (dir, name): Place<'_>,
@@ -117,7 +116,12 @@ impl Btrfs {
     }
 
     /// An inode has a name less. `btrfs_unlink_inode`.
-    fn drop_name(&self, c: &mut Core<'static>, place: Place<'_>, inode: &Inode) -> FsResult<u64> {
+    pub(super) fn drop_name(
+        &self,
+        c: &mut Core<'static>,
+        place: Place<'_>,
+        inode: &Inode,
+    ) -> FsResult<u64> {
         let index = self.remove_name(c, place, inode)?;
         inode.change(|i| i.nlink = i.nlink.get().saturating_sub(1).into());
         if inode.is_dir() {
@@ -151,28 +155,69 @@ impl Btrfs {
         self.with(|c| c.check_name(self.tree, dir.ino, name))?;
         let ino = self.next_ino.get();
         self.next_ino.set(ino + 1);
+        let done = self.must(|c| self.make_in(c, (&dir, name), ino, spec));
+        self.settled(done.map(|()| ino)).await
+    }
+
+    /// `btrfs_create_new_inode`.
+    pub(super) fn make_in(
+        &self,
+        c: &mut Core<'static>,
+        (dir, name): Place<'_>,
+        ino: u64,
+        spec: &NodeSpec,
+    ) -> FsResult<()> {
+        let transid = c.transid_begun()?;
+        let item = self.new_item(dir, spec, transid);
+        let index = self.take_index(c, dir)?;
+        c.insert_inode(self.tree, ino, &item)?;
+        c.add_ref(self.tree, ino, dir.ino, index, name)?;
+        if spec.kind == FileType::Symlink {
+            c.insert_inline(self.tree, ino, &spec.target)?;
+        }
+        let inode = self.add_inode(ino, item, true);
+        self.note_change(&inode, transid);
+        self.add_name(c, (dir, name), &inode, index)
+    }
+
+    /// Makes a file that no name leads to, and opens it (`btrfs_tmpfile`). `linkable`:
+    /// [`Btrfs::link`] may give it one.
+    pub(super) async fn make_unnamed(
+        &self,
+        dir: u64,
+        spec: &NodeSpec,
+        linkable: bool,
+    ) -> FsResult<u64> {
+        let dir = self.dir(dir)?;
+        self.check_writable()?;
+        self.check_dir(&dir)?;
+        // Inode and orphan.
+        let _p = self.reserve(2).await?;
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
+        let ino = self.next_ino.get();
+        self.next_ino.set(ino + 1);
         let done = self.must(|c| {
             let transid = c.transid_begun()?;
-            let item = self.new_item(&dir, spec, transid);
-            let index = self.take_index(c, &dir)?;
+            let mut item = self.new_item(&dir, spec, transid);
+            item.nlink = 0.into();
             c.insert_inode(self.tree, ino, &item)?;
-            c.add_ref(self.tree, ino, dir.ino, index, name)?;
-            if is_link {
-                c.insert_inline(self.tree, ino, &spec.target)?;
-            }
+            c.add_orphan(self.tree, ino)?;
             let inode = self.add_inode(ino, item, true);
+            inode.linkable.set(linkable);
+            inode.opens.set(1);
             self.note_change(&inode, transid);
-            self.add_name(c, (&dir, name), &inode, index)
+            Ok(())
         });
         self.settled(done.map(|()| ino)).await
     }
 
-    fn new_item(&self, dir: &Inode, spec: &NodeSpec, transid: u64) -> InodeItem {
+    pub(super) fn new_item(&self, dir: &Inode, spec: &NodeSpec, transid: u64) -> InodeItem {
         let mut item = InodeItem::zeroed();
         let now = self.time();
         (item.generation, item.transid) = (transid.into(), transid.into());
         item.nlink = 1.into();
         (item.uid, item.gid) = (spec.uid.into(), spec.gid.into());
+        item.rdev = u64::from(spec.device.kernel()).into();
         item.mode = (spec.kind.mode_bits() | spec.mode & 0o7777).into();
         (item.atime, item.mtime, item.ctime, item.otime) = (now, now, now, now);
         let inherited = dir.item.borrow().flags.get() & (flag::NOCOMPRESS | flag::COMPRESS);
@@ -235,7 +280,7 @@ impl Btrfs {
     }
 
     /// The name is gone; that space could not be given back yet is no error of the call.
-    async fn put_quietly(&self, inode: &Rc<Inode>) -> FsResult<()> {
+    pub(super) async fn put_quietly(&self, inode: &Rc<Inode>) -> FsResult<()> {
         match self.put(inode).await {
             Err(FsError::NoSpace) => Ok(()),
             other => other,
@@ -260,9 +305,11 @@ impl Btrfs {
         if inode.nlink() >= LINKS_MAX {
             return Err(FsError::TooManyLinks);
         }
-        let _p = self.reserve(5).await?;
+        // Reference, two names, inode, directory, and an orphan.
+        let _p = self.reserve(5 + u64::from(inode.nlink() == 0)).await?;
         self.rt.cpu(CpuOp::NameChange, 1).await;
-        if inode.nlink() == 0 {
+        let is_first = inode.nlink() == 0;
+        if is_first && !inode.linkable.get() {
             return Err(FsError::NotFound);
         }
         self.with(|c| c.check_name(self.tree, dir.ino, name))?;
@@ -273,145 +320,17 @@ impl Btrfs {
             inode.change(|i| i.nlink = (i.nlink.get() + 1).into());
             self.stamp(&inode, false);
             self.add_name(c, (&dir, name), &inode, index)?;
-            self.update_inode(c, &inode)
+            self.update_inode(c, &inode)?;
+            if is_first {
+                c.remove_orphan(self.tree, inode.ino)?;
+            }
+            Ok(())
         });
+        inode.linkable.set(false);
         inode.logged.copy_all.set(true);
         if done.is_ok() {
             self.log_new_name(&inode, None);
         }
         self.settled(done).await
-    }
-
-    /// Is `ino` the directory `dir`, or above it? Errors: `Corrupt` if the way up is a ring.
-    fn is_above(&self, ino: u64, mut dir: u64) -> FsResult<bool> {
-        let mut seen = BTreeSet::new();
-        loop {
-            if !seen.insert(dir) {
-                let expected = "a way to the root";
-                return Err(FsError::corrupt("btrfs inode ref", "offset", 0, dir, expected));
-            }
-            if dir == ino {
-                return Ok(true);
-            }
-            if dir == self.root_dir {
-                return Ok(false);
-            }
-            dir = self.with(|c| c.parent_of(self.tree, dir))?;
-        }
-    }
-
-    /// Two directories in the order in which they are locked: one above the other first, as a
-    /// removal locks them, else the lesser number. `lock_rename`, which knows from memory who is
-    /// above.
-    fn in_order<'i>(
-        &self,
-        a: &'i Rc<Inode>,
-        b: &'i Rc<Inode>,
-    ) -> FsResult<(&'i Rc<Inode>, &'i Rc<Inode>)> {
-        if a.ino == b.ino {
-            return Ok((a, b));
-        }
-        let known = self.core.borrow().missed.len();
-        let is_above =
-            |a: &Inode, b: &Inode| self.check_dir(b).and_then(|()| self.is_above(a.ino, b.ino));
-        let above = is_above(a, b).and_then(|ab| Ok((ab, is_above(b, a)?)));
-        self.core.borrow_mut().missed.truncate(known);
-        let a_first = match above? {
-            (true, _) => true,
-            (_, true) => false,
-            _ => a.ino < b.ino,
-        };
-        Ok(if a_first { (a, b) } else { (b, a) })
-    }
-
-    /// May a name move, and what stands at the new one?
-    fn check_rename(
-        &self,
-        from: Place<'_>,
-        to: Place<'_>,
-    ) -> FsResult<(Rc<Inode>, Option<Rc<Inode>>)> {
-        let moved = self.find_in(from)?.ok_or(FsError::NotFound)?;
-        self.check_dir(to.0)?;
-        let old = self.find_in(to)?;
-        if moved.is_dir() && from.0.ino != to.0.ino && self.is_above(moved.ino, to.0.ino)? {
-            return Err(FsError::Invalid("a directory cannot move into itself"));
-        }
-        if let Some(old) = old.as_ref().filter(|old| old.ino != moved.ino) {
-            // Before anything is said of what they are (`do_renameat2`).
-            if old.is_dir() && from.0.ino != to.0.ino && self.is_above(old.ino, from.0.ino)? {
-                return Err(FsError::NotEmpty);
-            }
-            match (moved.is_dir(), old.is_dir()) {
-                (true, false) => return Err(FsError::NotDir),
-                (false, true) => return Err(FsError::IsDir),
-                (true, true) if old.size() > 0 => return Err(FsError::NotEmpty),
-                _ => {}
-            }
-        }
-        Ok((moved, old))
-    }
-
-    /// Moves a name, replacing what stands at the new one. `btrfs_rename`.
-    pub(super) async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> FsResult<()> {
-        let (a, b) = (self.dir(from.0)?, self.dir(to.0)?);
-        let _one = if a.ino == b.ino { None } else { Some(self.moves.lock().await) };
-        let (first, second) = self.in_order(&a, &b)?;
-        let lock = first.lock.lock().await;
-        let other = if first.ino == second.ino { None } else { Some(second.lock.lock().await) };
-        self.check_writable()?;
-        let (from, to) = ((&a, from.1), (&b, to.1));
-        let (moved, old) = self.check_rename(from, to)?;
-        // What is replaced is no directory that is locked: that one is not empty.
-        let victim = match old.as_ref().filter(|old| old.ino != moved.ino) {
-            Some(old) => Some(old.lock.lock().await),
-            None => None,
-        };
-        // What replaces a file that has something is sent now, not with the commit.
-        let replaced = old.as_ref().filter(|old| old.ino != moved.ino);
-        if moved.is_file() && replaced.is_some_and(|old| old.size() > 0) {
-            self.start_flush(&moved).await;
-        }
-        // Names, references and inodes of both, directories, orphan.
-        let p = self.reserve(11).await?;
-        self.rt.cpu(CpuOp::NameChange, 2).await;
-        let (moved, again) = self.check_rename(from, to)?;
-        if again.as_ref().is_some_and(|old| old.ino == moved.ino) {
-            return Ok(());
-        }
-        if again.is_none() {
-            self.with(|c| c.check_name(self.tree, b.ino, to.1))?;
-        }
-        let index = self.with(|c| self.take_index(c, &b))?;
-        // The one step that may find no room.
-        self.with(|c| c.add_ref(self.tree, moved.ino, b.ino, index, to.1))?;
-        if a.ino != b.ino {
-            self.note_move(&a, &moved);
-        }
-        let done = self.must(|c| {
-            let was = self.remove_name(c, from, &moved)?;
-            self.update_inode(c, &moved)?;
-            let gone = match &again {
-                Some(old) => Some(self.drop_name(c, to, old)?),
-                None => None,
-            };
-            self.add_name(c, to, &moved, index)?;
-            Ok((was, gone))
-        });
-        if let Ok((was, gone)) = done {
-            moved.logged.renamed.set(self.newest());
-            if let (Some(old), Some(gone)) = (&again, gone) {
-                self.note_replaced(&b, old);
-                self.forget_logged_name(to, old, gone);
-            }
-            self.log_new_name(&moved, Some((&a, was)));
-        }
-        let done = done.map(|_| ());
-        let done = self.settled(done).await;
-        drop((p, victim, other, lock));
-        done?;
-        match again {
-            Some(old) => self.put_quietly(&old).await,
-            None => Ok(()),
-        }
     }
 }

@@ -7,8 +7,8 @@ use wp_block::PlugGuard;
 use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec, Reserve,
-    StatFs, SyncKind, TimeSpec, XattrSet,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec,
+    RenameHow, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 
 use crate::disk::{FileKind, Timespec};
@@ -96,8 +96,56 @@ impl FileSystem for Mounted {
         Box::pin(self.0.unlink(dir.0, name, true))
     }
 
-    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
-        Box::pin(self.0.rename((from.0.0, from.1), (to.0.0, to.1)))
+    fn rename<'a>(
+        &'a self,
+        from: (Ino, &'a [u8]),
+        to: (Ino, &'a [u8]),
+        how: RenameHow,
+    ) -> Fut<'a, ()> {
+        Box::pin(self.0.rename((from.0.0, from.1), (to.0.0, to.1), how))
+    }
+
+    fn open_unnamed<'a>(
+        &'a self,
+        dir: Ino,
+        spec: &'a NodeSpec,
+        linkable: bool,
+        _write: bool,
+    ) -> Fut<'a, Ino> {
+        Box::pin(async move { self.0.make_unnamed(dir.0, spec, linkable).await.map(Ino) })
+    }
+
+    fn write_mapped<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        data: &'a [Slice],
+        ahead: &'a Readahead,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            self.0.write_mapped(&inode, offset, data, ahead).await
+        })
+    }
+
+    fn write_range<'a>(
+        &'a self,
+        ino: Ino,
+        range: (u64, u64),
+        told: &'a ErrSeqCursor,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.file(ino)?;
+            self.0.write_and_wait(&inode, range, told).await
+        })
+    }
+
+    /// Cloned extents are not built: a copy that Linux makes of references would be one of data
+    /// here, with other space in use and other writes.
+    fn share_range<'a>(&'a self, _: (Ino, u64), _: (Ino, u64), _: u64) -> Fut<'a, Option<u64>> {
+        Box::pin(async {
+            Err(FsError::Unsupported("copy_file_range on btrfs, which shares extents".to_owned()))
+        })
     }
 
     fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {

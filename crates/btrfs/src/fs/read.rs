@@ -194,6 +194,25 @@ impl Btrfs {
         if b.flag(BufFlag::Uptodate) { Ok(b) } else { Err(FsError::Io) }
     }
 
+    fn readahead() -> ReadaheadRules {
+        ReadaheadRules {
+            pages: RA_PAGES,
+            // Of a `backing_dev_info` of its own (`bdi_alloc`).
+            io_pages: WINDOW_PAGES,
+            ..ReadaheadRules::latest(0)
+        }
+    }
+
+    /// A page of a mapping is about to be used: reads what of the pages around it is missing.
+    pub(super) async fn read_around(&self, inode: &Rc<Inode>, block: u64, ahead: &Readahead) {
+        let rules = Btrfs::readahead();
+        if let Some(window) = ahead.at_fault(&inode.map, block, inode.size(), &rules) {
+            let _plug = self.part.plug();
+            // What goes wrong is found by whoever uses the block.
+            drop(self.start_reads(inode, window.from, window.to).await);
+        }
+    }
+
     /// Up to `len` bytes from `offset`. Waits: for what is not in memory. Errors: `Io` for data
     /// that is not what its checksum says; where, is said by
     /// [`wp_vfs::FileSystem::notes`].
@@ -206,12 +225,7 @@ impl Btrfs {
     ) -> FsResult<Vec<Slice>> {
         let asked = offset.saturating_add(len);
         let end = inode.size().min(asked);
-        let rules = ReadaheadRules {
-            pages: RA_PAGES,
-            // Of a `backing_dev_info` of its own (`bdi_alloc`).
-            io_pages: WINDOW_PAGES,
-            ..ReadaheadRules::latest(0)
-        };
+        let rules = Btrfs::readahead();
         let mut out = Vec::new();
         let mut at = offset;
         while at < end.min(inode.size()) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use wp_base::{FsError, FsResult};
 use wp_medium::Overlay;
-use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+use wp_vfs::{FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
 
 use crate::disk::wide;
 use crate::replay::{RecoverOptions, recover};
@@ -116,6 +116,15 @@ fn file(
         ino: record.ino,
         nlink: inode.nlink.get(),
         size: inode.size.get(),
+        stat: Stat {
+            mode: mode & 0o7777,
+            owner: (inode.uid.get(), inode.gid.get()),
+            mtime: TimeSpec {
+                secs: inode.mtime.sec.get().cast_signed(),
+                nanos: inode.mtime.nsec.get(),
+            },
+            device: inode.device(),
+        },
         target,
         xattrs,
         map,

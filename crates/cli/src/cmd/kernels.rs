@@ -138,6 +138,12 @@ struct RandomArgs {
     /// Generate programs with io_submit and io_getevents
     #[arg(long)]
     aio: bool,
+    /// Generate programs with every call that programs have
+    ///
+    /// Files without a name, renameat2, mknod, chmod, chown, utimensat, stores through mappings,
+    /// msync, sync_file_range, collapse and insert range, O_APPEND, copy_file_range.
+    #[arg(long)]
+    all_calls: bool,
     /// Compare the requests and flushes of each call, too
     ///
     /// As /sys/block/DEVICE/stat counts them: reads, writes and discards sent to the device, and
@@ -443,8 +449,13 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Err(why) => return out.fail(Exit::Usage, "config", &why, ""),
         }
     }
-    let extras =
-        Extras { direct: !a.no_direct, fallocate: !a.no_fallocate, aio: a.aio, reads: a.reads };
+    let extras = Extras {
+        direct: !a.no_direct,
+        fallocate: !a.no_fallocate,
+        aio: a.aio,
+        reads: a.reads,
+        calls: a.all_calls,
+    };
     let mut programs: Vec<(&Config, Program)> = (0..a.programs)
         .map(|i| {
             let config = configs[i as usize % configs.len()];

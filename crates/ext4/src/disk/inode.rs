@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 
+use wp_base::DeviceNumber;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -293,6 +294,19 @@ impl Inode {
     pub fn set_pointer(&mut self, n: usize, block: u32) {
         let (words, _) = self.block.as_chunks_mut::<4>();
         *words.get_mut(n).expect("there are 15 pointers") = block.to_le_bytes();
+    }
+    /// Number of a device; 0 of other files (`ext4_iget`).
+    pub fn device(&self) -> DeviceNumber {
+        match matches!(self.kind(), mode::CHAR_DEVICE | mode::BLOCK_DEVICE) {
+            true => DeviceNumber::of_words(self.pointer(0), self.pointer(1)),
+            false => DeviceNumber::default(),
+        }
+    }
+    /// Sets it (`ext4_do_update_inode`).
+    pub fn set_device(&mut self, device: DeviceNumber) {
+        let (narrow, wide) = device.words();
+        self.set_pointer(0, narrow);
+        self.set_pointer(1, wide);
     }
     /// Is it a symbolic link whose target lies in `block`?
     ///

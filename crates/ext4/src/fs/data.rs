@@ -169,7 +169,7 @@ impl Ext4 {
     }
 
     /// How files are read ahead (`sb->s_bdi`).
-    fn readahead(&self) -> ReadaheadRules {
+    pub(super) fn readahead(&self) -> ReadaheadRules {
         let era = &self.opts.era;
         ReadaheadRules::latest(self.bdev.queue().limits().max_sectors).of_era([
             era.reads_io_pages,
@@ -182,7 +182,7 @@ impl Ext4 {
     /// Starts reading what of a window is not in the cache (`ext4_readahead`); what has no place on
     /// the device is zeroes. Waits: for the map of blocks.
     /// What goes wrong is found by whoever uses the block.
-    async fn start_reads(&self, inode: &Inode, window: Ahead) {
+    pub(super) async fn start_reads(&self, inode: &Inode, window: Ahead) {
         let missing = |i: u64| inode.map.is_missing(i);
         let _plug = self.bdev.queue().plug();
         let mut i = window.from;

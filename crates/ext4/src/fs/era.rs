@@ -186,6 +186,30 @@ policies! {
     zeroes_ranges = "b8a8684502a0 ext4: Introduce FALLOC_FL_ZERO_RANGE flag for ext4",
         Some(Version(3, 15, 0)), None,
         "fallocate has FALLOC_FL_ZERO_RANGE; before, it answers EOPNOTSUPP";
+    /// `fallocate` can take a range out of a file.
+    collapses_ranges = "9eb79482a971 ext4: Add support FALLOC_FL_COLLAPSE_RANGE for fallocate",
+        Some(Version(3, 15, 0)), None,
+        "fallocate has FALLOC_FL_COLLAPSE_RANGE; before, it answers EOPNOTSUPP";
+    /// `fallocate` can put a hole into a file.
+    inserts_ranges = "331573febb6a ext4: Add support FALLOC_FL_INSERT_RANGE for fallocate",
+        Some(Version(4, 2, 0)), None,
+        "fallocate has FALLOC_FL_INSERT_RANGE; before, it answers EOPNOTSUPP";
+    /// Files can be made without a name.
+    has_tmpfile = "af51a2ac36d1 ext4: ->tmpfile() support",
+        Some(Version(3, 11, 0)), None,
+        "open with O_TMPFILE makes a file without a name; before, it opens the directory, which cannot be written (EISDIR)";
+    /// `renameat2` with `RENAME_NOREPLACE` and `RENAME_EXCHANGE`.
+    has_renameat2 = "0a7c3937a1f2, bd42998a6bcb ext4: add cross rename support",
+        Some(Version(3, 15, 0)), None,
+        "there is renameat2; before, it answers ENOSYS";
+    /// A rename can leave a whiteout.
+    has_whiteout = "cd808deced43 ext4: support RENAME_WHITEOUT",
+        Some(Version(3, 18, 0)), None,
+        "renameat2 has RENAME_WHITEOUT; before, it answers EINVAL";
+    /// `copy_file_range`.
+    has_copy_file_range = "29732938a628 vfs: add copy_file_range syscall and vfs helper",
+        Some(Version(4, 5, 0)), None,
+        "there is copy_file_range; before, it answers ENOSYS";
     /// A direct write moves the length on disk wherever it ends beyond it.
     direct_moves_disksize = "45d8ec4d9fd5 ext4: update i_disksize if direct write past ondisk size",
         Some(Version(4, 17, 0)), None,

@@ -127,12 +127,12 @@ impl Ext4 {
         self: &Rc<Self>,
         h: &Handle,
         parent: &Inode,
-        name: &[u8],
+        name: Option<&[u8]>,
         new: &NewInode,
     ) -> FsResult<Rc<Inode>> {
         let is_dir = new.mode & 0xF000 == 0x4000;
         let near = Parent { ino: parent.ino, flags: parent.disk.borrow().flags.get() };
-        let first = self.group_for(near, is_dir, Some(name)).ok_or(FsError::NoSpace)?;
+        let first = self.group_for(near, is_dir, name).ok_or(FsError::NoSpace)?;
         let mut tries = 0..self.geo.groups;
         loop {
             let group = (first + tries.next().ok_or(FsError::NoSpace)?) % self.geo.groups;

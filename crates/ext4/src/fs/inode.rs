@@ -72,6 +72,8 @@ pub(super) struct Inode {
     pub gone: Cell<bool>,
     /// It was cut to nothing: the next close sends what is promised (`EXT4_STATE_DA_ALLOC_CLOSE`).
     pub alloc_on_close: Cell<bool>,
+    /// Made without a name, it may get one (`I_LINKABLE`).
+    pub linkable: Cell<bool>,
     pub fs: Weak<Ext4>,
     _tally: Tally,
 }
@@ -195,6 +197,7 @@ impl Inode {
             size: self.size.get(),
             blocks_512: d.sectors(sectors_per_block)
                 + self.reserved.get() * u64::from(sectors_per_block),
+            device: d.device(),
             atime: time_of(Stamp::decode(d.atime, e.atime_extra)),
             mtime: time_of(Stamp::decode(d.mtime, e.mtime_extra)),
             ctime: time_of(Stamp::decode(d.ctime, e.ctime_extra)),
@@ -345,6 +348,7 @@ impl Ext4 {
             dio_done: WaitQueue::new(&self.rt, "direct I/O on an inode"),
             gone: Cell::new(false),
             alloc_on_close: Cell::new(false),
+            linkable: Cell::new(false),
             fs: Rc::downgrade(self),
             _tally: Tally::new(Kind::Inode),
         });

@@ -1,4 +1,4 @@
-//! Names: create, unlink, rename, link.
+//! Names: create, unlink, link; files without one.
 //!
 //! Source: Linux `fs/ext4/namei.c`.
 
@@ -18,15 +18,18 @@ use crate::disk::inode::{flag, mode};
 use crate::disk::{FileType as DirType, dir, incompat, ro_compat};
 
 /// Most links of an inode (`EXT4_LINK_MAX`); directories beyond it count as having one.
-const LINK_MAX: u16 = 65000;
+pub(super) const LINK_MAX: u16 = 65000;
 /// Credits of creating or removing a name: two directory paths, bitmaps, descriptors, inodes, super
 /// block.
-const CREDITS_NAME: u32 = 64;
+pub(super) const CREDITS_NAME: u32 = 64;
 /// Credits of making a node: a data block's (`EXT4_DATA_TRANS_BLOCKS`, 24 with extents), a new
 /// block and a split of the directory's index (`EXT4_INDEX_EXTRA_TRANS_BLOCKS`, 12), the inode, its
 /// bitmap and descriptor (3), and the security attribute that a kernel with `CONFIG_SECURITY` may
 /// have to store (`ext4_xattr_credits_for_new_inode`, 7). How many show when a transaction is full.
 const CREDITS_CREATE: u32 = 24 + 12 + 3 + 7;
+/// Credits of making a file without a name: the inode, its bitmap, descriptor, the orphan list and
+/// a security attribute (`ext4_tmpfile`).
+const CREDITS_TMPFILE: u32 = 4 + 7;
 /// Revoke credits for taking a failed creation back: a directory's or a link's blocks.
 const REVOKES_UNDO: u32 = 16;
 /// Flags that a new inode inherits from its directory (`EXT4_FL_INHERITED` of what this build
@@ -43,6 +46,11 @@ impl Ext4 {
         } else {
             0
         }
+    }
+
+    /// Flags of what is made in a directory (`ext4_mask_flags` is left to the caller).
+    pub(super) fn inherited(&self, dir: &Inode) -> u32 {
+        dir.disk.borrow().flags.get() & INHERITED
     }
 
     /// Makes a node. The caller holds the directory's `lock`.
@@ -107,7 +115,7 @@ impl Ext4 {
         let kind_bits = spec.kind.mode_bits() as u16;
         let fast_link = spec.kind == FileType::Symlink
             && spec.target.len() <= crate::disk::Inode::FAST_SYMLINK_MAX;
-        let mut flags = dir.disk.borrow().flags.get() & INHERITED;
+        let mut flags = self.inherited(dir);
         let mapped = matches!(spec.kind, FileType::File | FileType::Dir | FileType::Symlink);
         if !fast_link && mapped && self.sb.borrow().has_incompat(incompat::EXTENTS) {
             flags |= flag::EXTENTS;
@@ -120,7 +128,7 @@ impl Ext4 {
             flags,
             generation,
         };
-        let inode = self.take_inode(h, dir, name, &new).await?;
+        let inode = self.take_inode(h, dir, Some(name), &new).await?;
         inode.set_nlink(if spec.kind == FileType::Dir { 2 } else { 1 });
         if fast_link {
             let mut d = inode.disk.borrow_mut();
@@ -128,6 +136,9 @@ impl Ext4 {
             drop(d);
             inode.size.set(spec.target.len() as u64);
             inode.disksize.set(spec.target.len() as u64);
+        }
+        if matches!(spec.kind, FileType::Char | FileType::Block) {
+            inode.disk.borrow_mut().set_device(spec.device);
         }
         let made = async {
             if spec.kind == FileType::Dir {
@@ -155,7 +166,7 @@ impl Ext4 {
         Ok(inode)
     }
 
-    async fn undo_create(
+    pub(super) async fn undo_create(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,
@@ -224,13 +235,13 @@ impl Ext4 {
         self.dirty_dir_block(h, inode, &buf)
     }
 
-    fn grow_links(&self, dir: &Inode) {
+    pub(super) fn grow_links(&self, dir: &Inode) {
         let n = dir.nlink();
         // With dir_nlink, 1 means: too many to count.
         dir.set_nlink(if n == 1 || n + 1 >= LINK_MAX { 1 } else { n + 1 });
     }
 
-    fn shrink_links(&self, dir: &Inode) {
+    pub(super) fn shrink_links(&self, dir: &Inode) {
         let n = dir.nlink();
         if n > 2 {
             dir.set_nlink(n - 1);
@@ -282,7 +293,11 @@ impl Ext4 {
 
     /// Locks an inode that is about to lose a name. The caller holds the lock of its directory,
     /// which comes first.
-    async fn lock_victim<'a>(&self, dir: &Inode, inode: &'a Inode) -> FsResult<LockGuard<'a, ()>> {
+    pub(super) async fn lock_victim<'a>(
+        &self,
+        dir: &Inode,
+        inode: &'a Inode,
+    ) -> FsResult<LockGuard<'a, ()>> {
         if dir.ino == inode.ino {
             return Err(FsError::corrupt(
                 "ext4 directory entry",
@@ -307,18 +322,18 @@ impl Ext4 {
     }
 
     /// May a name be added to the directory? Errors: `NotPermitted`.
-    fn check_may_add(&self, dir: &Inode) -> FsResult<()> {
+    pub(super) fn check_may_add(&self, dir: &Inode) -> FsResult<()> {
         if dir.has(flag::IMMUTABLE) { Err(FsError::NotPermitted) } else { Ok(()) }
     }
 
     /// May `inode` lose its name in `dir` (`may_delete`)? Errors: `NotPermitted`.
-    fn check_may_remove(&self, dir: &Inode, inode: &Inode) -> FsResult<()> {
+    pub(super) fn check_may_remove(&self, dir: &Inode, inode: &Inode) -> FsResult<()> {
         self.check_mutable(dir)?;
         self.check_mutable(inode)
     }
 
     /// One name fewer: at none left the inode goes on the orphan chain.
-    async fn drop_link(
+    pub(super) async fn drop_link(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,
@@ -356,7 +371,8 @@ impl Ext4 {
         }
         // Its last name may go while we wait.
         let _inode = inode.lock.lock().await;
-        if inode.nlink() == 0 || inode.gone.get() || dir.nlink() == 0 {
+        let is_nameless = inode.nlink() == 0 && !inode.linkable.get();
+        if is_nameless || inode.gone.get() || dir.nlink() == 0 {
             return Err(FsError::NotFound);
         }
         self.check_may_add(dir)?;
@@ -388,38 +404,43 @@ impl Ext4 {
             self.add_name(&h, dir, name, inode.ino, self.type_byte(mode)).await?;
             inode.set_nlink(inode.nlink() + 1);
             inode.set_ctime(self.time());
-            soon!(self.write_inode(&h, inode))
+            soon!(self.write_inode(&h, inode))?;
+            if inode.linkable.replace(false) && crate::site::LINK_ORPHAN.on() {
+                // Its first name.
+                self.remove_orphan(&h, inode).await?;
+                soon!(self.write_inode(&h, inode))?;
+            }
+            Ok(())
         }
         .await;
         soon!(self.stop(h, out))
     }
 
-    /// Is `ino` the directory `dir` or one of its parents?
-    pub(super) async fn is_above(self: &Rc<Self>, ino: u32, dir: &Rc<Inode>) -> FsResult<bool> {
-        let mut at = dir.clone();
-        for _ in 0..self.geo.inodes_count {
-            if at.ino == ino {
-                return Ok(true);
-            }
-            if at.ino == crate::disk::ino::ROOT {
-                return Ok(false);
-            }
-            let up = soon!(self.find(&at, b".."))?.ok_or(FsError::NotFound)?;
-            at = soon!(self.inode(up.ino))?;
-        }
-        Err(FsError::corrupt("ext4 directory", "..", 0, u64::from(dir.ino), "a way up to the root"))
-    }
-
-    /// Moves a name. The caller holds `rename_lock` and both directories' locks.
-    pub(super) async fn rename_name(
+    /// Makes a file that no name leads to, on the list of orphans from its first transaction on
+    /// (`ext4_tmpfile`). `linkable`: [`Ext4::link_name`] may give it one.
+    ///
+    /// Errors: `NotFound` for a directory that is gone; `NoSpace`; `IsDir` in kernels without
+    /// `O_TMPFILE`, which open the directory.
+    pub(super) async fn make_unnamed(
         self: &Rc<Self>,
-        (from_dir, from): (&Rc<Inode>, &[u8]),
-        (to_dir, to): (&Rc<Inode>, &[u8]),
-    ) -> FsResult<()> {
+        dir: &Rc<Inode>,
+        spec: &NodeSpec,
+        linkable: bool,
+    ) -> FsResult<Rc<Inode>> {
+        if !self.opts.era.has_tmpfile {
+            return Err(FsError::IsDir);
+        }
+        if dir.gone.get() || dir.nlink() == 0 {
+            return Err(FsError::NotFound);
+        }
         let mut tries = 0;
         loop {
-            match self.rename_once((from_dir, from), (to_dir, to)).await {
-                Err(FsError::NoSpace) if tries < RETRIES && self.commit_for_space().await? => {
+            let h = soon!(self.start_revoking(CREDITS_TMPFILE, REVOKES_UNDO))?;
+            let out = self.unnamed_in(&h, dir, spec, linkable).await;
+            match soon!(self.stop(h, out)) {
+                Err(FsError::NoSpace)
+                    if tries < RETRIES && Box::pin(self.commit_for_space()).await? =>
+                {
                     tries += 1;
                 }
                 other => return other,
@@ -427,94 +448,32 @@ impl Ext4 {
         }
     }
 
-    async fn rename_once(
+    async fn unnamed_in(
         self: &Rc<Self>,
-        (from_dir, from): (&Rc<Inode>, &[u8]),
-        (to_dir, to): (&Rc<Inode>, &[u8]),
-    ) -> FsResult<()> {
-        if to_dir.gone.get() || to_dir.nlink() == 0 {
-            return Err(FsError::NotFound);
+        h: &Handle,
+        dir: &Rc<Inode>,
+        spec: &NodeSpec,
+        linkable: bool,
+    ) -> FsResult<Rc<Inode>> {
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
+        let mut flags = self.inherited(dir) & !flag::DIRSYNC;
+        if self.sb.borrow().has_incompat(incompat::EXTENTS) {
+            flags |= flag::EXTENTS;
         }
-        let source = soon!(self.find(from_dir, from))?.ok_or(FsError::NotFound)?;
-        let inode = soon!(self.inode(source.ino))?;
-        let is_dir = inode.is_dir();
-        // Both names are looked up before anything is judged (`do_renameat2`).
-        let target = soon!(self.find(to_dir, to))?;
-        if is_dir && self.is_above(inode.ino, to_dir).await? {
-            return Err(FsError::Invalid("a directory cannot move into itself"));
-        }
-        self.check_may_remove(from_dir, &inode)?;
-        self.check_may_add(to_dir)?;
-        let replaced = match &target {
-            Some(t) if t.ino == inode.ino => return Ok(()),
-            Some(t) => Some(soon!(self.inode(t.ino))?),
-            None => None,
+        let new = NewInode {
+            mode: FileType::File.mode_bits() as u16 | (spec.mode & 0o7777) as u16,
+            uid: spec.uid,
+            gid: spec.gid,
+            flags,
+            generation: self.groups.next_generation(&self.rt),
         };
-        let mut victim = None;
-        if let Some(r) = &replaced {
-            if r.is_dir() && self.is_above(r.ino, from_dir).await? {
-                return Err(FsError::NotEmpty);
-            }
-            match (is_dir, r.is_dir()) {
-                (true, false) => return Err(FsError::NotDir),
-                (false, true) => return Err(FsError::IsDir),
-                _ => {}
-            }
-            victim = Some(self.lock_victim(to_dir, r).await?);
-            if is_dir && !self.is_empty_dir(r).await? {
-                return Err(FsError::NotEmpty);
-            }
-            self.check_may_remove(to_dir, r)?;
+        let inode = self.take_inode(h, dir, None, &new).await?;
+        inode.set_nlink(0);
+        inode.linkable.set(linkable);
+        soon!(self.write_inode(h, &inode))?;
+        if crate::site::TMPFILE_ORPHAN.on() {
+            self.add_orphan(h, &inode).await?;
         }
-        if replaced.is_some() && crate::site::REPLACE_ALLOC.on() {
-            self.allocate_promised(&inode).await;
-        }
-        let moves_up = is_dir && from_dir.ino != to_dir.ino;
-        let h = soon!(self.start(2 * CREDITS_NAME))?;
-        let mode = inode.disk.borrow().mode.get();
-        let out = async {
-            self.rt.cpu(CpuOp::NameChange, 2).await;
-            match &target {
-                Some(t) => {
-                    self.retarget(&h, to_dir, t, inode.ino, self.type_byte(mode)).await?;
-                    let now = self.time();
-                    to_dir.set_mtime(now);
-                    to_dir.set_ctime(now);
-                    soon!(self.write_inode(&h, to_dir))?;
-                }
-                None => self.add_name(&h, to_dir, to, inode.ino, self.type_byte(mode)).await?,
-            }
-            inode.set_ctime(self.time());
-            soon!(self.write_inode(&h, &inode))?;
-            // Adding may have moved entries about: look the old name up again.
-            let source = soon!(self.find(from_dir, from))?.ok_or(FsError::NotFound)?;
-            self.remove_name(&h, from_dir, &source, from).await?;
-            if moves_up {
-                let up = soon!(self.find(&inode, b".."))?.ok_or(FsError::NotFound)?;
-                self.retarget(&h, &inode, &up, to_dir.ino, self.type_byte(mode::DIR)).await?;
-            }
-            if let Some(r) = &replaced {
-                self.drop_link(&h, r, is_dir).await?;
-            }
-            if is_dir {
-                let one_fewer = moves_up || replaced.is_some();
-                if one_fewer {
-                    self.shrink_links(from_dir);
-                    soon!(self.write_inode(&h, from_dir))?;
-                }
-                if moves_up && replaced.is_none() {
-                    self.grow_links(to_dir);
-                    soon!(self.write_inode(&h, to_dir))?;
-                }
-            }
-            Ok(())
-        }
-        .await;
-        soon!(self.stop(h, out))?;
-        drop(victim);
-        match replaced {
-            Some(r) => self.free_if_unused(&r).await,
-            None => Ok(()),
-        }
+        Ok(inode)
     }
 }

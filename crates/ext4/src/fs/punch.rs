@@ -3,7 +3,6 @@
 //! Invariants: 1. each handle is a whole change: a crash between two leaves what the inode owns
 //!                counted.
 //!             2. the caller holds the inode's `lock`, and no direct I/O is under way.
-//! Left out:   moving extents (`FALLOC_FL_COLLAPSE_RANGE`, `FALLOC_FL_INSERT_RANGE`).
 //! Source:     Linux `ext4_fallocate`, `ext4_alloc_file_blocks`, `ext4_zero_range`
 //!             (`fs/ext4/extents.c`), `ext4_punch_hole` (`fs/ext4/inode.c`).
 
@@ -55,12 +54,14 @@ impl Ext4 {
         if inode.kind() != FileType::File {
             return Err(FsError::Invalid("fallocate: not a regular file"));
         }
-        if matches!(how, Reserve::Collapse | Reserve::Insert) {
-            return Err(FsError::Unsupported(
-                "fallocate: moving extents (COLLAPSE_RANGE, INSERT_RANGE) is not built".into(),
-            ));
-        }
-        if matches!(how, Reserve::Zero { .. }) && !self.opts.era.zeroes_ranges {
+        let era = &self.opts.era;
+        let known = match how {
+            Reserve::Zero { .. } => era.zeroes_ranges,
+            Reserve::Collapse => era.collapses_ranges,
+            Reserve::Insert => era.inserts_ranges,
+            Reserve::Space { .. } | Reserve::Punch => true,
+        };
+        if !known {
             return Err(FsError::NotInKernel);
         }
         if !inode.has(flag::EXTENTS) {
@@ -77,6 +78,8 @@ impl Ext4 {
             self.update_time(inode).await?;
         }
         match how {
+            Reserve::Collapse => Box::pin(self.collapse(inode, offset, end)).await,
+            Reserve::Insert => Box::pin(self.insert_hole(inode, offset, end)).await,
             Reserve::Punch => self.punch(inode, offset, end).await,
             Reserve::Zero { keep_size } => self.zero_range(inode, offset, end, keep_size).await,
             _ => {
@@ -107,7 +110,7 @@ impl Ext4 {
     }
 
     /// Writes what is dirty of a range, so that only clean blocks are thrown away.
-    async fn write_range(
+    pub(super) async fn write_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         offset: u64,
@@ -117,7 +120,7 @@ impl Ext4 {
             return Ok(());
         }
         let bs = u64::from(self.bs().bytes());
-        let range = (offset / bs, (end - 1) / bs);
+        let range = self.pages_of(offset / bs, end.div_ceil(bs));
         let wbc = WbControl { range, ..WbControl::sync_all() };
         inode.map.writepages(&wbc).await?;
         inode.map.wait_writeback().await
@@ -343,7 +346,7 @@ impl Ext4 {
     }
 
     /// Drops cached blocks `from..to`, and what was reserved for them.
-    async fn drop_blocks_in(&self, inode: &Inode, from: u64, to: u64) {
+    pub(super) async fn drop_blocks_in(&self, inode: &Inode, from: u64, to: u64) {
         let promised =
             inode.map.range(from, to).iter().filter(|b| b.clear(BufFlag::Delay)).count() as u64;
         self.unreserve(inode, promised);
@@ -379,7 +382,7 @@ impl Ext4 {
 
     /// Takes the first extent of blocks `at..to` out of the tree and frees its blocks. Returns
     /// where to go on. The caller holds `map_lock` (`ext4_ext_remove_space`).
-    async fn remove_step(
+    pub(super) async fn remove_step(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,

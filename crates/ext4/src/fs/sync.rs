@@ -92,7 +92,7 @@ impl Ext4 {
 
     /// Is the open file to be told of a failed write (`file_check_and_advance_wb_err`)? Only since
     /// 4.13; before, waiting for writeback tells.
-    fn tell(&self, inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
+    pub(super) fn tell(&self, inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
         if !self.opts.era.errors_by_open_file {
             return Ok(());
         }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::Overlay;
-use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+use wp_vfs::{FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
 
 use super::recovery::mounted;
 use super::{Image, InodeRecord, Recovery, Xattr};
-use crate::disk::{SuperBlock, ino};
+use crate::disk::{Stamp, SuperBlock, ino};
 
 /// Recovers into `overlay` as a mount would and surveys the result; `now` is the time of deletion
 /// of orphans.
@@ -111,6 +111,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
             bytes: u64::from(r.blocks) * bs,
         })
         .collect();
+    let modified = Stamp::decode(inode.mtime, record.extra.mtime_extra);
     let file = SurveyedFile {
         allocated: (kind == FileType::File).then_some(end.unwrap_or(0)),
         path,
@@ -118,6 +119,12 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
         ino: record.number.into(),
         nlink: inode.links_count.get().into(),
         size: inode.size(),
+        stat: Stat {
+            mode: u32::from(m) & 0o7777,
+            owner: (inode.uid(), inode.gid()),
+            mtime: TimeSpec { secs: modified.secs, nanos: modified.nanos },
+            device: inode.device(),
+        },
         target,
         xattrs,
         map,

@@ -260,7 +260,8 @@ fn data(
 ) -> FsResult<()> {
     let i = Inode::of(block);
     let shape = Shape::of(i, t.sb.feature.get());
-    let own: Vec<u32> = (0..shape.inode_addrs).map(|n| i.addr(&shape, n)).collect();
+    let words = if i.has_addresses() { shape.inode_addrs } else { 0 };
+    let own: Vec<u32> = (0..words).map(|n| i.addr(&shape, n)).collect();
     let mut largest = LargestSeen::new(i);
     largest.see(0, &own);
     addresses(t, s, report, ino, &own, count);

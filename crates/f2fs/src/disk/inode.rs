@@ -7,7 +7,7 @@
 
 use std::mem::offset_of;
 
-use wp_base::Corruption;
+use wp_base::{Corruption, DeviceNumber};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -390,15 +390,24 @@ impl Inode {
         self.words.as_mut_bytes().get_mut(shape.xattr_range()).unwrap_or(&mut [])
     }
 
-    /// Device number of a device file: (major, minor). `__get_inode_rdev`.
-    pub fn device(&self, shape: &Shape) -> (u32, u32) {
-        match self.addr(shape, 0) {
-            0 => {
-                let n = self.addr(shape, 1);
-                ((n & 0xF_FF00) >> 8, (n & 0xFF) | (n >> 12 & 0xF_FF00))
-            }
-            old => (old >> 8 & 0xFF, old & 0xFF),
+    /// Are its words addresses of data? Of a device they are its number, of pipes and sockets nothing.
+    pub fn has_addresses(&self) -> bool {
+        matches!(self.mode.get() & mode::TYPE, mode::FILE | mode::DIR | mode::SYMLINK)
+    }
+
+    /// Number of a device; 0 of other files. `__get_inode_rdev`.
+    pub fn device(&self, shape: &Shape) -> DeviceNumber {
+        match matches!(self.mode.get() & mode::TYPE, mode::CHAR_DEVICE | mode::BLOCK_DEVICE) {
+            true => DeviceNumber::of_words(self.addr(shape, 0), self.addr(shape, 1)),
+            false => DeviceNumber::default(),
         }
+    }
+
+    /// Sets it. `__set_inode_rdev`.
+    pub fn set_device(&mut self, shape: &Shape, device: DeviceNumber) {
+        let (narrow, wide) = device.words();
+        self.set_addr(shape, 0, narrow);
+        self.set_addr(shape, 1, wide);
     }
 
     /// Checks what reading an inode checks. `sb_feature`: of the super block; `at`: byte address,

@@ -138,7 +138,7 @@ impl F2fs {
     }
 
     /// How files are read ahead (`sb->s_bdi`).
-    fn readahead(&self) -> ReadaheadRules {
+    pub(super) fn readahead(&self) -> ReadaheadRules {
         let era = &self.opts.era;
         ReadaheadRules::latest(self.io.part().limits().max_sectors).of_era([
             era.reads_io_pages,
@@ -151,7 +151,7 @@ impl F2fs {
     /// Starts reading what of a window is not in the cache (`f2fs_mpage_readpages`); what has no
     /// place on the device is zeroes. Waits: for the map of blocks.
     /// What goes wrong is found by whoever uses the block.
-    async fn start_reads(self: &Rc<Self>, inode: &Rc<Inode>, window: Ahead) {
+    pub(super) async fn start_reads(self: &Rc<Self>, inode: &Rc<Inode>, window: Ahead) {
         let missing = |i: u64| inode.map.is_missing(i);
         let _plug = self.io.part().plug();
         let mut i = window.from;

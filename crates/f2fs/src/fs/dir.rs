@@ -202,7 +202,7 @@ impl F2fs {
             let room = F2fs::with_names(dir, &buf, true, |a, b| a.find_room(b, slots));
             match room {
                 Some(slot) => {
-                    self.init_metadata(inode, dir, name).await?;
+                    self.init_metadata(inode, dir, Some(name)).await?;
                     self.change_names(dir, &buf, true, |a, b| a.put(b, slot, &link.entry(), name))
                         .await;
                     self.linked(dir, inode, None).await?;
@@ -245,7 +245,7 @@ impl F2fs {
                     continue;
                 };
                 if let Some(inode) = inode {
-                    self.init_metadata(inode, dir, link.name).await?;
+                    self.init_metadata(inode, dir, Some(link.name)).await?;
                 }
                 self.change_names(dir, &buf, false, |a, b| {
                     a.put(b, slot, &link.entry(), link.name);
@@ -263,11 +263,11 @@ impl F2fs {
 
     /// Makes the node of a new inode, and writes its name there for recovery
     /// (`f2fs_init_inode_metadata`).
-    async fn init_metadata(
+    pub(super) async fn init_metadata(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         dir: &Rc<Inode>,
-        name: &[u8],
+        name: Option<&[u8]>,
     ) -> FsResult<()> {
         let node = if inode.is(fi::NEW) {
             let node = self.new_node(inode.ino, inode.ino, 0, inode.is_dir()).await?;
@@ -283,7 +283,9 @@ impl F2fs {
             self.node(inode.ino).await?
         };
         self.wait_on_page_writeback(&node, Kind::Node, true).await;
-        node.with_mut(|b| disk::Inode::of_mut(block_mut(b)).set_own_name(name));
+        if let Some(name) = name {
+            node.with_mut(|b| disk::Inode::of_mut(block_mut(b)).set_own_name(name));
+        }
         self.dirty_node(&node);
         if inode.is(fi::INC_LINK) {
             if !inode.is_dir() {

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
+use wp_medium::Slice;
 use wp_vfs::Reserve;
 
 use super::data::BLOCK;
@@ -279,6 +280,9 @@ impl F2fs {
                 self.shift_block(inode, from + n, start + n, true).await?;
             }
         }
+        // What was moved by copying is sent, and nothing of the old places stays in the cache.
+        drop(self.write_back(inode, offset, u64::MAX).await);
+        self.drop_pages(inode, start, u64::MAX).await;
         let size = inode.size.get() - len;
         self.truncate_blocks(inode, size, true).await?;
         self.set_size(inode, size);
@@ -301,15 +305,23 @@ impl F2fs {
         self.truncate_blocks(inode, old, true).await?;
         self.write_back(inode, offset, u64::MAX).await?;
         let (start, delta) = (offset / BLOCK, len / BLOCK);
-        let blocks = old.div_ceil(BLOCK);
-        let _op = self.lock_op().await;
-        let _tree = inode.map_lock.lock().await;
         self.drop_pages(inode, start, u64::MAX).await;
-        self.drop_extents(inode);
-        self.check_movable(inode, start, blocks).await?;
-        for index in (start..blocks).rev() {
-            self.shift_block(inode, index, index + delta, false).await?;
+        let mut end = old.div_ceil(BLOCK);
+        // A checkpoint may come between two pieces, each as long as what comes in.
+        while end > start {
+            let first = end.saturating_sub(delta).max(start);
+            let _op = self.lock_op().await;
+            let _tree = inode.map_lock.lock().await;
+            self.drop_extents(inode);
+            self.check_movable(inode, first, end).await?;
+            for index in first..end {
+                self.shift_block(inode, index, index + delta, false).await?;
+            }
+            end = first;
         }
+        let sent = self.write_back(inode, offset, u64::MAX).await;
+        self.drop_pages(inode, start, u64::MAX).await;
+        sent?;
         self.set_size(inode, size);
         Ok(())
     }
@@ -328,6 +340,15 @@ impl F2fs {
             }
         }
         Ok(())
+    }
+
+    /// A block behind the end makes the file so long that it is whole (`f2fs_get_new_data_page`,
+    /// `__clone_blkaddrs`).
+    fn reach(&self, inode: &Rc<Inode>, block: u64) {
+        let end = (block + 1) * BLOCK;
+        if inode.size.get() < end {
+            self.set_size(inode, end);
+        }
     }
 
     /// Moves the contents of block `from` to `to`, which is free of dirty contents
@@ -357,22 +378,32 @@ impl F2fs {
         let Found::At(target) = self.dnode(inode, to, Find::Alloc).await? else {
             return Err(FsError::Invalid("a block beside inline data"));
         };
-        if at == addr::NEW || (addr::is_block(at) && !self.is_checkpointed_data(at)) {
+        if addr::is_block(at) && !self.is_checkpointed_data(at) {
             self.drop_pages(inode, to, to + 1).await;
             self.free_addrs(inode, &target, target.slot..target.slot + 1).await?;
             self.set_addrs(inode, &source, &[(source.slot, addr::NULL)]).await;
             self.set_addrs(inode, &target, &[(target.slot, at)]).await;
-            if addr::is_block(at) {
-                let version = self.nat(target.nid).await?.version;
-                self.replace_summary(at, target.nid, version, target.slot).await?;
-            }
+            let version = self.nat(target.nid).await?.version;
+            self.replace_summary(at, target.nid, version, target.slot).await?;
+            self.reach(inode, to);
             return Ok(());
         }
-        // The contents go to a block of their own.
+        // The contents go to a block of their own; also the zeroes of space without contents.
         let b = inode.map.get(from);
-        self.read_block(&b, at).await?;
+        if addr::is_block(at) {
+            self.read_block(&b, at).await?;
+        } else {
+            b.set_contents(Slice::zero(b.len()));
+            b.set(wp_cache::BufFlag::Uptodate);
+        }
         self.reserve(inode, &target, target.slot..target.slot + 1).await?;
+        self.reach(inode, to);
         let copy = inode.map.get(to);
+        // What stands there is read, though nothing of it stays.
+        let old = target.addr(inode, target.slot);
+        if addr::is_block(old) {
+            self.read_block(&copy, old).await?;
+        }
         self.wait_on_page_writeback(&copy, Kind::Data, true).await;
         copy.set_contents(b.snapshot());
         copy.set(wp_cache::BufFlag::Uptodate);

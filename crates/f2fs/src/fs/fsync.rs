@@ -141,7 +141,7 @@ impl F2fs {
     }
 
     /// Is the open file to be told of a failed write (`file_check_and_advance_wb_err`)?
-    fn tell(inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
+    pub(super) fn tell(inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
         inode.map.take_error();
         if inode.map.errors().check_and_advance(&told.data) { Err(FsError::Io) } else { Ok(()) }
     }

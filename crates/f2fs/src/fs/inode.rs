@@ -14,7 +14,7 @@ use wp_base::live::{Kind as LiveKind, Tally};
 use wp_base::{FsError, FsResult, Rng};
 use wp_cache::{Index, Mapping, WbOps};
 use wp_rt::{Lock, Rt, WaitQueue};
-use wp_vfs::{Attr, FileType, TimeSpec};
+use wp_vfs::{Attr, DeviceNumber, FileType, TimeSpec};
 
 use super::extent::Extents;
 use super::mount::F2fs;
@@ -76,6 +76,8 @@ pub(super) struct Fields {
     /// Words of attributes (`i_inline_xattr_size`).
     pub xattr_words: u16,
     pub projid: u32,
+    /// Number of a device.
+    pub device: DeviceNumber,
 }
 
 /// An inode in memory.
@@ -85,6 +87,8 @@ pub(crate) struct Inode {
     /// Its blocks.
     pub map: Rc<Mapping>,
     pub(super) f: RefCell<Fields>,
+    /// Made without a name, it may get one (`I_LINKABLE`).
+    pub(super) linkable: Cell<bool>,
     /// Length in bytes.
     pub(super) size: Cell<u64>,
     state: Cell<u32>,
@@ -223,6 +227,7 @@ impl Inode {
             gid: f.gid,
             size,
             blocks_512,
+            device: f.device,
             atime: f.atime,
             mtime: f.mtime,
             ctime: f.ctime,
@@ -375,6 +380,7 @@ impl F2fs {
             ino,
             map: Mapping::new(&self.rt, "file", 4096, &self.wb),
             f: RefCell::new(fields),
+            linkable: Cell::new(false),
             size: Cell::new(size),
             state: Cell::new(0),
             dirty_pages: Cell::new(0),

@@ -129,6 +129,10 @@ impl F2fs {
         d.pino = f.pino.into();
         d.generation = f.generation.into();
         d.dir_level = f.dir_level;
+        if matches!(f.mode & mode::TYPE, mode::CHAR_DEVICE | mode::BLOCK_DEVICE) {
+            let shape = Shape::of(d, self.sb.feature.get());
+            d.set_device(&shape, f.device);
+        }
         if f.inline & inline::EXTRA_ATTR != 0 {
             let has = |end: usize| usize::from(f.extra_isize) >= end;
             let e = d.extra_mut();
@@ -233,5 +237,6 @@ fn fields_of(d: &disk::Inode, sb_feature: u32) -> Fields {
         extra_isize: d.extra_bytes() as u16,
         xattr_words: shape.xattr_words as u16,
         projid: if has_projid { d.extra().projid.get() } else { 0 },
+        device: d.device(&shape),
     }
 }

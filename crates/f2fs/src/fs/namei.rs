@@ -1,4 +1,4 @@
-//! Names made, linked, moved and removed.
+//! Names made, linked and removed; files without one.
 //!
 //! Source: Linux `fs/f2fs/namei.c`.
 
@@ -9,12 +9,10 @@ use wp_medium::Slice;
 use wp_rt::CpuOp;
 use wp_vfs::{FileType, NodeSpec};
 
-use super::dir::Place;
-use super::ino_sets::InoSet;
 use super::inode::{Inode, fi};
-use super::mount::{F2fs, FsyncMode};
+use super::mount::F2fs;
 use super::new_inode::NewInode;
-use crate::disk::inode::{advise, flag};
+use crate::disk::inode::flag;
 use crate::disk::{self, addr};
 
 /// Longest target of a symbolic link (`PATH_MAX`, one block with its 0).
@@ -30,7 +28,7 @@ fn check_name(name: &[u8]) -> FsResult<()> {
     Ok(())
 }
 
-fn check_plain(name: &[u8]) -> FsResult<()> {
+pub(super) fn check_plain(name: &[u8]) -> FsResult<()> {
     check_name(name)?;
     match name {
         b"." => Err(FsError::Invalid("the directory itself")),
@@ -41,7 +39,7 @@ fn check_plain(name: &[u8]) -> FsResult<()> {
 
 impl F2fs {
     /// Is it a directory that can be changed? Errors: `NotFound`, `NotPermitted`, `ReadOnly`, `Io`.
-    fn check_dir(&self, dir: &Inode) -> FsResult<()> {
+    pub(super) fn check_dir(&self, dir: &Inode) -> FsResult<()> {
         self.check_writable()?;
         self.note_request();
         if dir.gone.get() || dir.nlink() == 0 {
@@ -67,7 +65,7 @@ impl F2fs {
         }
     }
 
-    fn unmet(inode: &Inode, dir: u32, name: &[u8]) {
+    pub(super) fn unmet(inode: &Inode, dir: u32, name: &[u8]) {
         inode.aliases.borrow_mut().retain(|(d, n)| !(*d == dir && n == name));
     }
 
@@ -99,6 +97,7 @@ impl F2fs {
             uid: spec.uid,
             gid: spec.gid,
             name: (spec.kind == FileType::File).then_some(name),
+            device: spec.device,
         };
         self.rt.cpu(CpuOp::NameChange, 1).await;
         self.rt.cpu(CpuOp::InodeChange, 1).await;
@@ -151,7 +150,7 @@ impl F2fs {
     }
 
     /// Undoes what was made of a new inode (`f2fs_handle_failed_inode`).
-    async fn fail_new(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
+    pub(super) async fn fail_new(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         inode.clear(fi::INC_LINK);
         inode.f.borrow_mut().nlink = 0;
         let has_node = self.nat(inode.ino).await?.blk_addr != addr::NULL;
@@ -189,7 +188,7 @@ impl F2fs {
             return Err(FsError::NotPermitted);
         }
         self.check_mutable(inode)?;
-        if inode.gone.get() || inode.nlink() == 0 {
+        if inode.gone.get() || (inode.nlink() == 0 && !inode.linkable.get()) {
             return Err(FsError::NotFound);
         }
         if inode.nlink() == u32::MAX {
@@ -204,6 +203,7 @@ impl F2fs {
         inode.clear(fi::INC_LINK);
         drop(op);
         added?;
+        inode.linkable.set(false);
         self.met(inode, dir.ino, name);
         if dir.has_flag(flag::DIRSYNC) {
             self.sync_checkpoint().await?;
@@ -270,150 +270,57 @@ impl F2fs {
         Ok(())
     }
 
-    /// Is directory `above` on the way from `dir` to the root, or `dir` itself?
-    pub(super) async fn is_above(self: &Rc<Self>, above: u32, dir: &Rc<Inode>) -> FsResult<bool> {
-        let mut at = dir.clone();
-        // A ring of directories in a broken image must not hold us for ever.
-        for _ in 0..1 << 16 {
-            if at.ino == above {
-                return Ok(true);
-            }
-            if at.ino == disk::nid::ROOT {
-                return Ok(false);
-            }
-            let Some(parent) = self.find_name(&at, b"..").await? else { return Ok(false) };
-            at = self.iget(parent.ino()).await?;
-        }
-        Ok(false)
-    }
-
-    /// Moves a name (`f2fs_rename`). The caller has the `lock`s of both directories.
-    pub(super) async fn rename_name(
+    /// Makes a file that no name leads to, an orphan from the first (`f2fs_tmpfile`). `linkable`:
+    /// [`F2fs::link_name`] may give it one. Errors: `NotFound`, `NoSpace`.
+    pub(super) async fn make_unnamed(
         self: &Rc<Self>,
-        (old_dir, old_name): (&Rc<Inode>, &[u8]),
-        (new_dir, new_name): (&Rc<Inode>, &[u8]),
-    ) -> FsResult<()> {
-        self.check_dir(old_dir)?;
-        self.check_dir(new_dir)?;
-        check_plain(old_name)?;
-        check_plain(new_name)?;
-        let found = self.find_name(old_dir, old_name).await?.ok_or(FsError::NotFound)?;
-        let inode = self.iget(found.ino()).await?;
-        let replaced = match self.find_name(new_dir, new_name).await? {
-            Some(place) => Some(self.iget(place.ino()).await?),
-            None => None,
-        };
-        if replaced.as_ref().is_some_and(|r| r.ino == inode.ino) {
-            return Ok(());
-        }
-        self.check_mutable(&inode)?;
-        let is_dir = inode.is_dir();
-        if is_dir && self.is_above(inode.ino, new_dir).await? {
-            return Err(FsError::Invalid("a directory into itself"));
-        }
-        if let Some(r) = &replaced {
-            self.check_mutable(r)?;
-            match (is_dir, r.is_dir()) {
-                (true, false) => return Err(FsError::NotDir),
-                (false, true) => return Err(FsError::IsDir),
-                (true, true) if r.ino == old_dir.ino || !self.is_empty_dir(r).await? => {
-                    return Err(FsError::NotEmpty);
-                }
-                _ => {}
-            }
-        }
-        let victim = replaced.clone().filter(|r| r.is_dir());
-        let held = match &victim {
-            Some(r) => Some(r.lock.lock().await),
-            None => None,
-        };
-        if let Some(r) = &victim
-            && !self.is_empty_dir(r).await?
-        {
-            return Err(FsError::NotEmpty);
-        }
-        let same_dir = old_dir.ino == new_dir.ino;
-        if same_dir && replaced.is_none() {
-            self.make_room_inline(old_dir, new_name).await?;
-        }
+        dir: &Rc<Inode>,
+        spec: &NodeSpec,
+        linkable: bool,
+    ) -> FsResult<Rc<Inode>> {
+        self.check_dir(dir)?;
+        let mode = (FileType::File.mode_bits() | spec.mode & 0o7777) as u16;
+        let (uid, gid, device) = (spec.uid, spec.gid, spec.device);
+        let new = NewInode { mode, uid, gid, name: None, device };
+        let inode = self.new_orphan(dir, &new, None).await?;
+        inode.linkable.set(linkable);
         self.balance_fs(true).await;
-        self.rt.cpu(CpuOp::NameChange, 2).await;
-        let op = self.lock_op().await;
-        let (from, to) = ((old_dir, old_name), (new_dir, new_name));
-        self.move_name(&inode, from, to, replaced.as_ref()).await?;
-        drop(op);
-        F2fs::unmet(&inode, old_dir.ino, old_name);
-        self.met(&inode, new_dir.ino, new_name);
-        if old_dir.has_flag(flag::DIRSYNC) || new_dir.has_flag(flag::DIRSYNC) {
-            self.sync_checkpoint().await?;
-        }
-        drop(held);
-        match replaced {
-            Some(r) => {
-                F2fs::unmet(&r, new_dir.ino, new_name);
-                self.free_if_unused(&r).await
-            }
-            None => Ok(()),
-        }
+        Ok(inode)
     }
 
-    /// What of a rename a checkpoint does not divide.
-    async fn move_name(
+    /// A new inode without links, on the list of orphans (`__f2fs_tmpfile`). `name`: what its node
+    /// says it will be called.
+    pub(super) async fn new_orphan(
         self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        (old_dir, old_name): (&Rc<Inode>, &[u8]),
-        (new_dir, new_name): (&Rc<Inode>, &[u8]),
-        replaced: Option<&Rc<Inode>>,
-    ) -> FsResult<()> {
-        let is_dir = inode.is_dir();
-        let same_dir = old_dir.ino == new_dir.ino;
-        let parent: Option<Place> = match is_dir && !same_dir {
-            true => self.find_name(inode, b"..").await?,
-            false => None,
+        dir: &Rc<Inode>,
+        new: &NewInode<'_>,
+        name: Option<&[u8]>,
+    ) -> FsResult<Rc<Inode>> {
+        self.rt.cpu(CpuOp::InodeChange, 1).await;
+        let inode = self.new_inode(dir, new).await?;
+        inode.opens.set(1);
+        let op = self.lock_op().await;
+        let made = match self.acquire_orphan() {
+            Ok(()) => match self.init_metadata(&inode, dir, name).await {
+                Ok(()) => Ok(()),
+                Err(e) => {
+                    self.release_orphan();
+                    Err(e)
+                }
+            },
+            Err(e) => Err(e),
         };
-        match replaced {
-            Some(r) => {
-                self.acquire_orphan()?;
-                let place = self.find_name(new_dir, new_name).await?.ok_or(FsError::NotFound)?;
-                self.set_link(new_dir, &place, inode).await;
-                r.f.borrow_mut().ctime = self.time();
-                if is_dir {
-                    self.add_links(r, -1);
-                }
-                self.add_links(r, -1);
-                self.orphan_or_not(r).await?;
-            }
-            None => {
-                self.add_link(new_dir, new_name, inode).await?;
-                if is_dir {
-                    self.add_links(new_dir, 1);
-                }
-            }
+        if made.is_ok() {
+            inode.clear(fi::NEW);
+            self.mark_inode_dirty(&inode, true);
+            self.add_orphan(inode.ino);
+            self.alloc_nid_done(inode.ino);
+            self.add_links(&inode, -1);
+        } else {
+            self.fail_new(&inode).await?;
         }
-        self.change(inode, |f| {
-            if is_dir {
-                f.pino = new_dir.ino;
-            } else {
-                f.advise |= advise::LOST_PINO;
-            }
-        });
-        inode.f.borrow_mut().ctime = self.time();
-        self.mark_inode_dirty(inode, self.opts.era.checkpoint_takes_dir_times);
-        // Adding the new name may have moved the old one.
-        let old = self.find_name(old_dir, old_name).await?.ok_or(FsError::NotFound)?;
-        self.delete_name(old_dir, &old, None).await?;
-        if let Some(place) = parent {
-            self.set_link(inode, &place, new_dir).await;
-        }
-        if is_dir {
-            self.add_links(old_dir, -1);
-        }
-        if matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed) {
-            self.add_ino(new_dir.ino, InoSet::TransDir);
-            if is_dir {
-                self.add_ino(inode.ino, InoSet::TransDir);
-            }
-        }
-        Ok(())
+        drop(op);
+        inode.opens.set(0);
+        made.map(|()| inode)
     }
 }

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use wp_base::FsResult;
+use wp_base::{DeviceNumber, FsResult};
 
 use super::inode::{Fields, Inode, fi};
 use super::mount::F2fs;
@@ -26,6 +26,8 @@ pub(super) struct NewInode<'a> {
     pub gid: u32,
     /// Its name, if that says how warm it is.
     pub name: Option<&'a [u8]>,
+    /// Number of a device.
+    pub device: DeviceNumber,
 }
 
 impl F2fs {
@@ -52,6 +54,7 @@ impl F2fs {
             crtime: now,
             generation: self.files.generations.borrow_mut().next_u64() as u32,
             depth: u32::from(is_dir),
+            device: new.device,
             ..Fields::default()
         };
         let flags = dir.f.borrow().flags & INHERITED;

@@ -58,6 +58,9 @@ impl Image<'_> {
     ) -> FsResult<()> {
         let shape = &record.shape;
         let inode = record.inode();
+        if !inode.has_addresses() {
+            return Ok(());
+        }
         each(0, &mut (0..shape.inode_addrs).map(|n| inode.addr(shape, n)))?;
         let n = Node::WORDS;
         // Node ids of the inode: each is the root of a tree of `level` levels.

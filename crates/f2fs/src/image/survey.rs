@@ -2,7 +2,7 @@
 
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::Overlay;
-use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+use wp_vfs::{FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
 
 use crate::disk::inode::inline;
 use crate::disk::xattr::Attribute;
@@ -90,6 +90,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
             bytes: u64::from(r.blocks) * 4096,
         }));
     }
+    let modified = inode.modified();
     let file = SurveyedFile {
         allocated: None,
         path,
@@ -97,6 +98,12 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
         ino: record.ino.into(),
         nlink: inode.links.get(),
         size: inode.size.get(),
+        stat: Stat {
+            mode: u32::from(m) & 0o7777,
+            owner: (inode.uid.get(), inode.gid.get()),
+            mtime: TimeSpec { secs: modified.secs, nanos: modified.nanos },
+            device: inode.device(&record.shape),
+        },
         target,
         xattrs,
         map,

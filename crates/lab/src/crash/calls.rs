@@ -127,6 +127,7 @@ mod tests {
             read: Vec::new(),
             ino: None,
             ended: Vec::new(),
+            mtime: None,
         };
         let dids: Vec<Did> = program.calls().zip(answers).map(did).collect();
         Calls::of(0, &program, &dids)

@@ -26,6 +26,7 @@ use super::command::Command;
 use super::known_failures::KnownFailures;
 use super::mounts::{self, Choice};
 use super::play::{Bench, Played, play_on};
+use super::sequences::Of;
 use super::wild::{self, Extras};
 use super::{database, sequences};
 use crate::machine::MachineError;
@@ -38,8 +39,8 @@ const CHUNK: u64 = 16;
 pub enum Source {
     /// One, as text.
     Text(Program),
-    /// Every sequence of this number of operations.
-    Sequences(u32),
+    /// Every sequence of this number of these operations.
+    Sequences(Of, u32),
     /// Random ones.
     Wild {
         /// Seed of the first.
@@ -139,7 +140,7 @@ impl Source {
     pub fn count(&self) -> Option<u64> {
         match self {
             Source::Text(_) => Some(1),
-            Source::Sequences(length) => Some(sequences::count(*length)),
+            Source::Sequences(of, length) => Some(sequences::count(*of, *length)),
             Source::Wild { .. } | Source::Database { .. } | Source::Made { .. } => None,
         }
     }
@@ -148,7 +149,7 @@ impl Source {
     pub fn program(&self, n: u64) -> Program {
         match self {
             Source::Text(p) => p.clone(),
-            Source::Sequences(length) => sequences::program(*length, n),
+            Source::Sequences(of, length) => sequences::program(*of, *length, n),
             Source::Wild { seed, calls, extras } => {
                 wild::generate(seed.wrapping_add(n), *calls, *extras)
             }
@@ -540,6 +541,13 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
     merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
 
+/// Is it a program of a list with a call that the kernel of this version answers with
+/// `EOPNOTSUPP`?
+fn lacks_call(source: &Source, played: &Played) -> bool {
+    matches!(source, Source::Sequences(..) | Source::Wild { .. })
+        && played.dids.iter().any(|did| did.error == Some(FsError::NotInKernel))
+}
+
 /// Programs `from..to`. Errors: it was given up; what was under way, if states were explored.
 fn chunk(
     c: &Campaign,
@@ -564,6 +572,13 @@ fn chunk(
         }
         let program = c.source.program(n);
         match play_on(&c.bench, image.clone(), &program) {
+            // A sequence of a list that this file system has not in this version is no finding.
+            Ok(played) if lacks_call(&c.source, &played) => {
+                out.lacking += 1;
+                let error = FsError::NotInKernel;
+                let e = MachineError::Fs { during: "a program", error };
+                out.not_played.push((n, e.to_string()));
+            }
             Ok(played) => {
                 out.calls.add(Calls::of(n, &program, &played.dids));
                 plays.push((n, Rc::new(played)));

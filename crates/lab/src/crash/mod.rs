@@ -38,5 +38,6 @@ pub use known_failures::{KnownFailure, KnownFailures};
 pub use minimise::{Bounds, Minimal, minimise, verdicts};
 pub use play::{Bench, Played, leave, play, play_on};
 pub use reproducer::{Reproducer, write as write_reproducer};
+pub use sequences::Of;
 pub use story::Cut;
 pub use wild::Extras;

@@ -184,6 +184,7 @@ mod tests {
                 ino: 12,
                 nlink: 1,
                 size: *size,
+                stat: None,
                 target: None,
                 xattrs: Some(Vec::new()),
                 blocks: Vec::new(),

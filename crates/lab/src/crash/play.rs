@@ -422,7 +422,8 @@ fn play_in(
             other => other.map(|()| None)?,
         };
         let (read, ended) = (Vec::new(), Vec::new());
-        let sync = |_| Did { call: Call::Sync, error, short: None, read, ino: None, ended };
+        let sync =
+            |_| Did { call: Call::Sync, error, short: None, read, ino: None, ended, mtime: None };
         dids.extend(promise.map(sync));
         error_recorded_on_disk = promise.filter(|_| vfs.fs().error_recorded_on_disk());
     }
@@ -502,7 +503,7 @@ async fn neighbour(vfs: Vfs, around: Around, stop: Rc<Cell<bool>>) -> Result<(),
                 let value = vec![rng.below(256) as u8; 1 + rng.below(900) as usize];
                 match vfs.set_xattr("/", "user.note", &value, XattrSet::Any).await {
                     // A file system that has no attributes has none to change.
-                    Err(FsError::Unsupported(_)) => Ok(()),
+                    Err(FsError::Unsupported(_) | FsError::NotInKernel) => Ok(()),
                     done => done,
                 }
             }
@@ -565,6 +566,11 @@ async fn steps_of(
                         let wrote = player.write(*fd, *at, contents(*seed, *at, *len)).await;
                         wrote.map(|n| short = u32::try_from(n).ok().filter(|n| n < len))
                     }
+                    Call::CopyFileRange { len, .. } => {
+                        let copied = player.copy(call).await;
+                        let fewer = |n: &u32| u64::from(*n) < *len;
+                        copied.map(|n| short = u32::try_from(n).ok().filter(fewer))
+                    }
                     Call::AioWrite { .. } | Call::AioRead { .. } => player.submit(call, n).await,
                     Call::AioWait(least) => player.take_ended(*least).await.map(|e| ended = e),
                     call => player.call(call).await,
@@ -578,7 +584,11 @@ async fn steps_of(
                     _ => None,
                 };
                 tape.operation(rt.now(), n, true);
-                dids.push(Did { call: call.clone(), error, short, read, ino, ended });
+                let mtime = match call {
+                    Call::Utimensat(path, ..) if error.is_none() => player.mtime(path).await.ok(),
+                    _ => None,
+                };
+                dids.push(Did { call: call.clone(), error, short, read, ino, ended, mtime });
             }
         }
     }

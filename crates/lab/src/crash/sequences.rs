@@ -4,6 +4,9 @@
 //! Source: Mohan et al., OSDI 2018, section 5: file set, operations, persistence points, and
 //!         dependencies that are durable before the sequence begins.
 
+use std::cmp::Ordering;
+
+use wp_vfs::{DeviceNumber, FileType, RenameHow, TimeSpec};
 use wp_workload::program::{Alloc, Call, Flags, Program, Step};
 
 /// Length of a file that is there before, bytes.
@@ -17,24 +20,86 @@ const SYNC_FD: u32 = 1;
 enum Operation {
     Create(&'static str),
     Mkdir(&'static str),
-    Write { file: &'static str, at: u64, len: u32, direct: bool },
-    Truncate { file: &'static str, len: u64 },
-    Fallocate { file: &'static str, how: Alloc, at: u64, len: u64 },
+    Write {
+        file: &'static str,
+        at: u64,
+        len: u32,
+        direct: bool,
+    },
+    Truncate {
+        file: &'static str,
+        len: u64,
+    },
+    Fallocate {
+        file: &'static str,
+        how: Alloc,
+        at: u64,
+        len: u64,
+    },
     Link(&'static str, &'static str),
     Rename(&'static str, &'static str),
     Unlink(&'static str),
     Rmdir(&'static str),
     Symlink(&'static str, &'static str),
-    SetXattr { path: &'static str, len: u32 },
+    SetXattr {
+        path: &'static str,
+        len: u32,
+    },
     RemoveXattr(&'static str),
+    Chmod(&'static str),
+    Chown(&'static str),
+    Utimensat(&'static str),
+    Mkfifo(&'static str),
+    Mknod(&'static str),
+    /// A file without a name that gets one.
+    Tmpfile(&'static str),
+    Renameat2(&'static str, &'static str, RenameHow),
+    /// A store through a mapping, with `msync` behind it or without.
+    Mmap {
+        file: &'static str,
+        at: u64,
+        len: u32,
+        syncs: bool,
+    },
+    /// A write to the end (`O_APPEND`).
+    Append(&'static str),
+    /// A write, and `sync_file_range` of it.
+    SyncFileRange(&'static str),
+    /// The first block of one file behind the end of another.
+    CopyRange(&'static str, &'static str),
 }
 
 use Operation::{
-    Create, Fallocate, Link, Mkdir, RemoveXattr, Rename, Rmdir, SetXattr, Symlink, Truncate,
-    Unlink, Write,
+    Append, Chmod, Chown, CopyRange, Create, Fallocate, Link, Mkdir, Mkfifo, Mknod, Mmap,
+    RemoveXattr, Rename, Renameat2, Rmdir, SetXattr, Symlink, SyncFileRange, Tmpfile, Truncate,
+    Unlink, Utimensat, Write,
 };
 
-/// All of them.
+/// Those that are not ACE's.
+const FURTHER: &[Operation] = &[
+    Chmod("foo"),
+    Chmod("A"),
+    Chown("foo"),
+    Utimensat("foo"),
+    Mkfifo("A/pipe"),
+    Mknod("node"),
+    Tmpfile("baz"),
+    Tmpfile("A/baz"),
+    Renameat2("foo", "A/bar", RenameHow::NoReplace),
+    Renameat2("foo", "A/foo", RenameHow::Exchange),
+    Renameat2("A", "bar", RenameHow::Exchange),
+    Renameat2("foo", "bar", RenameHow::Whiteout),
+    Renameat2("A/foo", "baz", RenameHow::Whiteout),
+    Mmap { file: "foo", at: 4096, len: 100, syncs: false },
+    Mmap { file: "foo", at: 0, len: 8192, syncs: true },
+    Fallocate { file: "foo", how: Alloc::Collapse, at: 0, len: 4096 },
+    Fallocate { file: "foo", how: Alloc::Insert, at: 4096, len: 4096 },
+    Append("foo"),
+    SyncFileRange("foo"),
+    CopyRange("foo", "bar"),
+];
+
+/// ACE's.
 const OPERATIONS: &[Operation] = &[
     Create("foo"),
     Create("A/foo"),
@@ -97,8 +162,11 @@ impl Operation {
         match self {
             Create(_) | Mkdir(_) | Rmdir(_) | Symlink(..) => &[],
             Write { file: "A/foo", .. } | Unlink("A/foo") | Rename("A/foo" | "A", _) => &["A/foo"],
-            Write { file: "bar", .. } | RemoveXattr(_) => &["bar"],
-            Rename("foo", "bar") => &["foo", "bar"],
+            Write { file: "bar", .. } | RemoveXattr(_) | Renameat2("A", ..) => &["bar"],
+            Rename("foo", "bar") | Renameat2("foo", "bar", _) | CopyRange(..) => &["foo", "bar"],
+            Mkfifo(_) | Mknod(_) | Tmpfile(_) | Chmod("A") => &[],
+            Renameat2("foo", "A/foo", _) => &["foo", "A/foo"],
+            Renameat2("A/foo", ..) => &["A/foo"],
             _ => &["foo"],
         }
     }
@@ -110,12 +178,16 @@ impl Operation {
             Write { file, .. } | Truncate { file, .. } | Fallocate { file, .. } => file,
             SetXattr { path, .. } | RemoveXattr(path) => path,
             Link(_, new) | Rename(_, new) | Symlink(_, new) => new,
+            Mmap { file, .. } | Append(file) | SyncFileRange(file) => file,
+            Chmod(path) | Chown(path) | Utimensat(path) => path,
+            Mkfifo(path) | Mknod(path) | Tmpfile(path) => path,
+            Renameat2(_, new, _) | CopyRange(_, new) => new,
         }
     }
 
     /// Is there nothing of its own behind the name now that could be opened?
     fn is_of_name(self) -> bool {
-        matches!(self, Unlink(_) | Rmdir(_) | Symlink(..))
+        matches!(self, Unlink(_) | Rmdir(_) | Symlink(..) | Mkfifo(_) | Mknod(_))
     }
 }
 
@@ -169,6 +241,59 @@ impl Writer {
             Rmdir(dir) => self.call(Call::Rmdir(dir.to_owned())),
             Symlink(to, path) => self.call(Call::Symlink(to.to_owned(), path.to_owned())),
             SetXattr { path, len } => self.set_xattr(path, len),
+            Chmod(path) => self.call(Call::Chmod(path.to_owned(), 0o710)),
+            Chown(path) => self.call(Call::Chown(path.to_owned(), 1000, 100)),
+            Utimensat(path) => {
+                let time = |secs, nanos| TimeSpec { secs, nanos };
+                let (atime, mtime) = (time(1_000_000_000, 1), time(1_000_000_001, 123_456_789));
+                self.call(Call::Utimensat(path.to_owned(), atime, mtime));
+            }
+            Mkfifo(path) => self.call(Call::Mkfifo(path.to_owned())),
+            Mknod(path) => {
+                let device = DeviceNumber { major: 1, minor: 3 };
+                self.call(Call::Mknod(path.to_owned(), FileType::Char, device));
+            }
+            Tmpfile(path) => {
+                self.seed += 1;
+                let (fd, len, at, seed) = (FD, LENGTH, 0, self.seed);
+                self.call(Call::Open(FD, ".".to_owned(), Flags { tmpfile: true, ..WRITE }));
+                self.call(Call::Pwrite { fd, len, at, seed });
+                self.call(Call::Linkat(FD, path.to_owned()));
+                self.call(Call::Close(FD));
+            }
+            Renameat2(old, new, how) => {
+                self.call(Call::Renameat2(old.to_owned(), new.to_owned(), how));
+            }
+            Mmap { file, at, len, syncs } => {
+                self.seed += 1;
+                let (fd, seed) = (FD, self.seed);
+                self.call(Call::Open(FD, file.to_owned(), WRITE));
+                self.call(Call::MmapWrite { fd, len, at, seed });
+                if syncs {
+                    self.call(Call::Msync(FD, at, u64::from(len)));
+                }
+                self.call(Call::Close(FD));
+            }
+            Append(file) => {
+                let how = Flags { append: true, ..WRITE };
+                self.on(file, how, |seed| Call::Pwrite { fd: FD, len: 3000, at: 0, seed });
+            }
+            SyncFileRange(file) => {
+                self.seed += 1;
+                let (fd, len, at, seed) = (FD, LENGTH, 4096, self.seed);
+                self.call(Call::Open(FD, file.to_owned(), WRITE));
+                self.call(Call::Pwrite { fd, len, at, seed });
+                self.call(Call::SyncFileRange(FD, 4096, u64::from(LENGTH)));
+                self.call(Call::Close(FD));
+            }
+            CopyRange(from, to) => {
+                self.call(Call::Open(FD, from.to_owned(), READ));
+                self.call(Call::Open(SYNC_FD, to.to_owned(), WRITE));
+                let (from, to, to_at, len) = (FD, SYNC_FD, u64::from(LENGTH), 4096);
+                self.call(Call::CopyFileRange { from, from_at: 0, to, to_at, len });
+                self.call(Call::Close(SYNC_FD));
+                self.call(Call::Close(FD));
+            }
             RemoveXattr(path) => {
                 self.call(Call::RemoveXattr(path.to_owned(), ATTRIBUTE.to_owned()));
             }
@@ -192,28 +317,80 @@ impl Writer {
     }
 }
 
+/// Which operations sequences are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of {
+    /// ACE's.
+    Ace,
+    /// All that programs have, with one at least that is not ACE's.
+    Further,
+}
+
+/// Ways to sync the operations of a sequence.
+fn syncs(length: u32) -> u64 {
+    (PERSISTS.len() as u64).pow(length.saturating_sub(1)) * LAST_PERSISTS
+}
+
+/// How many sequences of operations there are: for each place of the first that is not ACE's.
+fn sequences(of: Of, length: u32) -> Vec<u64> {
+    let (ace, further) = (OPERATIONS.len() as u64, FURTHER.len() as u64);
+    match of {
+        Of::Ace => vec![ace.pow(length)],
+        Of::Further => {
+            let at = |i| ace.pow(i) * further * (ace + further).pow(length - 1 - i);
+            (0..length).map(at).collect()
+        }
+    }
+}
+
 /// How many programs of `length` operations there are.
-pub fn count(length: u32) -> u64 {
-    let ops = OPERATIONS.len() as u64;
-    ops.pow(length) * (PERSISTS.len() as u64).pow(length.saturating_sub(1)) * LAST_PERSISTS
+pub fn count(of: Of, length: u32) -> u64 {
+    sequences(of, length).iter().sum::<u64>() * syncs(length)
+}
+
+/// Takes the lowest digit of `n`, of `of` that there are.
+fn take(n: &mut u64, of: u64) -> usize {
+    let digit = *n % of;
+    *n /= of;
+    digit as usize
+}
+
+/// Operations number `n`, and how each is synced.
+fn operations(of: Of, length: u32, n: u64) -> Vec<(Operation, Persist)> {
+    let mut n = n % count(of, length).max(1);
+    // Where the first stands that is not ACE's; behind the end: nowhere.
+    let mut first = length;
+    if of == Of::Further {
+        first = 0;
+        for many in sequences(of, length) {
+            if n < many * syncs(length) {
+                break;
+            }
+            n -= many * syncs(length);
+            first += 1;
+        }
+    }
+    let all = || OPERATIONS.iter().chain(FURTHER);
+    let mut ops = Vec::new();
+    for i in (0..length).rev() {
+        let persists = if i + 1 == length { LAST_PERSISTS } else { PERSISTS.len() as u64 };
+        let how = PERSISTS[take(&mut n, persists)];
+        let (ace, further) = (OPERATIONS.len() as u64, FURTHER.len() as u64);
+        let number = match i.cmp(&first) {
+            Ordering::Less => take(&mut n, ace),
+            Ordering::Equal => OPERATIONS.len() + take(&mut n, further),
+            Ordering::Greater => take(&mut n, ace + further),
+        };
+        ops.extend(all().nth(number).map(|op| (*op, how)));
+    }
+    ops.reverse();
+    ops
 }
 
 /// Program number `n` of those with `length` operations. Calls that fail, on what an earlier one
 /// has taken away, are part of it.
-pub fn program(length: u32, n: u64) -> Program {
-    let mut n = n % count(length).max(1);
-    let mut take = |of: u64| {
-        let digit = n % of;
-        n /= of;
-        digit as usize
-    };
-    let mut ops = Vec::new();
-    for i in (0..length).rev() {
-        let persists = if i + 1 == length { LAST_PERSISTS } else { PERSISTS.len() as u64 };
-        let how = PERSISTS[take(persists)];
-        ops.push((OPERATIONS[take(OPERATIONS.len() as u64)], how));
-    }
-    ops.reverse();
+pub fn program(of: Of, length: u32, n: u64) -> Program {
+    let ops = operations(of, length, n);
     let mut w = Writer { steps: Vec::new(), seed: 0 };
     w.call(Call::Mkdir("A".to_owned()));
     w.call(Call::Mkdir("B".to_owned()));
@@ -243,13 +420,29 @@ mod tests {
 
     #[test]
     fn programs_are_all_different_and_parse() {
-        let texts: std::collections::BTreeSet<String> =
-            (0..count(1)).map(|n| program(1, n).to_string()).collect();
-        // A few coincide: what is about a removed file is about its directory.
-        assert!(texts.len() as u64 > count(1) * 9 / 10, "{} of {}", texts.len(), count(1));
-        for n in (0..count(2)).step_by(997) {
-            let p = program(2, n);
-            assert_eq!(Program::parse(&p.to_string()), Ok(p));
+        for of in [Of::Ace, Of::Further] {
+            let all = count(of, 1);
+            let texts: std::collections::BTreeSet<String> =
+                (0..all).map(|n| program(of, 1, n).to_string()).collect();
+            // A few coincide: what is about a removed file is about its directory.
+            assert!(texts.len() as u64 > all * 8 / 10, "{} of {all}", texts.len());
+            for n in (0..count(of, 2)).step_by(997) {
+                let p = program(of, 2, n);
+                assert_eq!(Program::parse(&p.to_string()), Ok(p));
+            }
+        }
+    }
+
+    #[test]
+    fn each_sequence_of_further_calls_has_one_of_them() {
+        let (ace, further) = (OPERATIONS.len() as u64, FURTHER.len() as u64);
+        let pairs = (ace + further).pow(2) - ace.pow(2);
+        assert_eq!(count(Of::Further, 2), pairs * syncs(2));
+        let is_further =
+            |op: &Operation| FURTHER.iter().any(|f| format!("{f:?}") == format!("{op:?}"));
+        for n in (0..count(Of::Further, 3)).step_by(99_991) {
+            let ops = operations(Of::Further, 3, n);
+            assert!(ops.iter().any(|(op, _)| is_further(op)), "{n}: {ops:?}");
         }
     }
 }

@@ -5,6 +5,8 @@ use wp_base::rng::Rng;
 use wp_vfs::FsEntry;
 use wp_workload::program::{Alloc, Call, Flags, LIMITS, Program, Step};
 
+use crate::further::{self, Author, Open};
+
 /// Names of attributes.
 const ATTRIBUTES: [&str; 2] = ["user.a", "user.b"];
 /// Descriptors in use at most.
@@ -28,6 +30,9 @@ pub struct Extras {
     pub xattrs: bool,
     /// `fbarrier` and `fdatabarrier`, mostly in place of `fsync` and `fdatasync`.
     pub barriers: bool,
+    /// Files without a name, exchanges and whiteouts, devices and pipes, permissions, owners and
+    /// times, stores through mappings, ranges taken out and put in, writes to the end, copies.
+    pub calls: bool,
 }
 
 impl Extras {
@@ -41,6 +46,7 @@ impl Extras {
         attributes: false,
         xattrs: true,
         barriers: false,
+        calls: false,
     };
 
     /// The same without what a file system does not have.
@@ -51,13 +57,6 @@ impl Extras {
             ..self
         }
     }
-}
-
-#[derive(Clone, Copy)]
-struct Open {
-    fd: u32,
-    size: u64,
-    direct: bool,
 }
 
 struct Wild {
@@ -90,22 +89,50 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
     Program(w.steps)
 }
 
-impl Wild {
+impl Author for Wild {
     fn below(&mut self, n: u64) -> u64 {
         self.rng.below(n.max(1))
     }
+    fn call(&mut self, call: Call) {
+        self.steps.push(Step::Call(None, call));
+    }
+    fn new_name(&mut self) -> String {
+        self.made += 1;
+        let name = format!("n{}", self.made);
+        match self.below(3) {
+            0 => match self.one_of(&self.dirs.clone()) {
+                Some(dir) => format!("{dir}/{name}"),
+                None => name,
+            },
+            _ => name,
+        }
+    }
+    fn files(&mut self) -> &mut Vec<String> {
+        &mut self.files
+    }
+    fn dirs(&mut self) -> &mut Vec<String> {
+        &mut self.dirs
+    }
+    fn open(&mut self) -> &mut Vec<Open> {
+        &mut self.open
+    }
+    fn seed(&mut self) -> u32 {
+        self.written += 1;
+        self.written
+    }
+}
 
+impl Wild {
     fn one_of<T: Clone>(&mut self, of: &[T]) -> Option<T> {
         let i = self.below(of.len() as u64) as usize;
         of.get(i).cloned()
     }
 
-    fn call(&mut self, call: Call) {
-        self.steps.push(Step::Call(None, call));
-    }
-
     fn step(&mut self) {
         // Drawn only where it can happen, so that the programs without are what they were.
+        if self.extras.calls && self.below(3) == 0 {
+            return further::call(self, self.extras.fallocate);
+        }
         if self.extras.attributes && self.below(8) == 0 {
             return self.attribute();
         }
@@ -146,18 +173,6 @@ impl Wild {
     fn sync(&mut self, durable: Call, ordered: Call) {
         let orders = self.extras.barriers && self.below(4) > 0;
         self.call(if orders { ordered } else { durable });
-    }
-
-    fn new_name(&mut self) -> String {
-        self.made += 1;
-        let name = format!("n{}", self.made);
-        match self.below(3) {
-            0 => match self.one_of(&self.dirs.clone()) {
-                Some(dir) => format!("{dir}/{name}"),
-                None => name,
-            },
-            _ => name,
-        }
     }
 
     fn open_one(&mut self) {
@@ -318,6 +333,8 @@ mod tests {
         for seed in 0..50 {
             let p = generate(seed, 40, Extras::ALL);
             assert_eq!(p, generate(seed, 40, Extras::ALL));
+            assert_eq!(Program::parse(&p.to_string()), Ok(p));
+            let p = generate(seed, 40, Extras { calls: true, ..Extras::ALL });
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
     }

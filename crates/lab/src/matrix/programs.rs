@@ -6,7 +6,7 @@ use wp_workload::program::{Call, Program, Step};
 use super::{Combination, Length};
 use crate::crash::programs::{direct, emptied, moved, ordered};
 use crate::crash::wild::Extras;
-use crate::crash::{Source, sequences};
+use crate::crash::{Of, Source, sequences};
 use crate::machine::MachineError;
 
 /// A part of the campaign of a combination.
@@ -33,7 +33,11 @@ pub(super) fn parts(c: &Combination, length: Length) -> Result<Vec<Part>, Machin
     let made = |make| Source::Made { seed: 1, make };
     let part = |name, source, count| Part { name, source, count, company_us: 0, options: "" };
     let mut all = vec![
-        part("sequences", Source::Sequences(1), length.pick(24, sequences::count(1))),
+        part(
+            "sequences",
+            Source::Sequences(Of::Ace, 1),
+            length.pick(24, sequences::count(Of::Ace, 1)),
+        ),
         part("overtaken", made(overtaken), length.pick(2, 8)),
         part("order", made(if barriers { ordered::logs } else { synced_logs }), length.pick(1, 8)),
         Part { company_us: 150, ..part("direct", made(direct::database), length.pick(3, 24)) },

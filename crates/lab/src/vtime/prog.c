@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,6 +68,8 @@ static int flags(char *text) {
     for (char *save, *w = strtok_r(text, ",", &save); w; w = strtok_r(0, ",", &save)) {
         if (!strcmp(w, "rw")) f |= O_RDWR;
         if (!strcmp(w, "creat")) f |= O_CREAT;
+        if (!strcmp(w, "excl")) f |= O_EXCL;
+        if (!strcmp(w, "tmpfile")) f |= O_TMPFILE;
         if (!strcmp(w, "trunc")) f |= O_TRUNC;
         if (!strcmp(w, "append")) f |= O_APPEND;
         if (!strcmp(w, "direct")) f |= O_DIRECT;
@@ -73,6 +77,40 @@ static int flags(char *text) {
         if (!strcmp(w, "sync")) f |= O_SYNC;
     }
     return f;
+}
+
+// Seconds, and up to nine digits of them behind a point.
+static struct timespec when(const char *text) {
+    struct timespec t = {strtoll(text, 0, 10), 0};
+    const char *point = strchr(text, '.');
+    long unit = 100000000;
+    for (const char *c = point ? point + 1 : ""; *c; c++, unit /= 10) t.tv_nsec += (*c - '0') * unit;
+    return t;
+}
+
+// A store through a mapping of its own. Behind the last page of the file it would be SIGBUS.
+static int mmap_write(int fd, const char *bytes, uint64_t n, uint64_t at) {
+    struct stat st;
+    if (fstat(fd, &st)) return -1;
+    uint64_t from = at / 4096 * 4096, end = (at + n + 4095) / 4096 * 4096;
+    if (end > ((uint64_t)st.st_size + 4095) / 4096 * 4096) {
+        errno = EFAULT;
+        return -1;
+    }
+    char *m = mmap(0, end - from, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
+    if (m == MAP_FAILED) return -1;
+    memcpy(m + (at - from), bytes, n);
+    return munmap(m, end - from);
+}
+
+static int sync_mapped(int fd, uint64_t at, uint64_t n) {
+    uint64_t from = at / 4096 * 4096, end = (at + n + 4095) / 4096 * 4096;
+    char *m = mmap(0, end - from, PROT_READ, MAP_SHARED, fd, from);
+    if (m == MAP_FAILED) return -1;
+    int r = msync(m, end - from, MS_SYNC), e = errno;
+    munmap(m, end - from);
+    errno = e;
+    return r;
 }
 
 // One call, already split into words; everything but the call itself is done before `start`.
@@ -117,6 +155,16 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
         for (long i = 0; i < r; i++)
             if ((int64_t)ended[i].res < 0) errno = -ended[i].res, fprintf(stderr, "%m\n");
         if (r > 0) in_flight -= r;
+    } else if (!strcmp(c, "mmap_write")) {
+        memset(buf, 1 + atoi(w[4]) % 255, a);
+        T(mmap_write(fd, buf, a, b));
+    } else if (!strcmp(c, "msync")) T(sync_mapped(fd, a, b));
+    else if (!strcmp(c, "sync_file_range")) T(sync_file_range(fd, a, b, 7));
+    else if (!strcmp(c, "copy_file_range")) {
+        loff_t from = a, to = strtoll(w[4], 0, 10);
+        int target = b < FDS ? fds[b] : -1;
+        size_t n = strtoull(w[5], 0, 10);
+        T(copy_file_range(fd, &from, target, &to, n, 0));
     } else if (!strcmp(c, "pread")) T(pread(fd, buf, a, b));
     else if (!strcmp(c, "fadvise")) {
         int what = !strcmp(w[2], "sequential") ? POSIX_FADV_SEQUENTIAL
@@ -132,10 +180,27 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
         int m = !strcmp(w[2], "keep")    ? FALLOC_FL_KEEP_SIZE
                 : !strcmp(w[2], "punch") ? FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
                 : !strcmp(w[2], "zero")  ? FALLOC_FL_ZERO_RANGE
+                : !strcmp(w[2], "zero-keep") ? FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE
+                : !strcmp(w[2], "collapse") ? FALLOC_FL_COLLAPSE_RANGE
+                : !strcmp(w[2], "insert") ? FALLOC_FL_INSERT_RANGE
                                          : 0;
         a = strtoull(w[4], 0, 10);
         T(fallocate(fd, m, b, a));
     } else if (!strcmp(c, "rename")) T(rename(w[1], w[2]));
+    else if (!strcmp(c, "renameat2")) {
+        int f = !strcmp(w[3], "exchange") ? RENAME_EXCHANGE : !strcmp(w[3], "whiteout") ? RENAME_WHITEOUT : RENAME_NOREPLACE;
+        T(renameat2(AT_FDCWD, w[1], AT_FDCWD, w[2], f));
+    } else if (!strcmp(c, "linkat")) T(linkat(fd, "", AT_FDCWD, w[2], AT_EMPTY_PATH));
+    else if (!strcmp(c, "mknod")) {
+        dev_t d = makedev(strtoul(w[3], 0, 10), strtoul(w[4], 0, 10));
+        T(mknod(w[1], (!strcmp(w[2], "block") ? S_IFBLK : S_IFCHR) | 0644, d));
+    } else if (!strcmp(c, "mkfifo")) T(mkfifo(w[1], 0644));
+    else if (!strcmp(c, "chmod")) T(chmod(w[1], strtoul(w[2], 0, 8)));
+    else if (!strcmp(c, "chown")) T(chown(w[1], a, b));
+    else if (!strcmp(c, "utimensat")) {
+        struct timespec t[2] = {when(w[2]), when(w[3])};
+        T(utimensat(AT_FDCWD, w[1], t, 0));
+    } else if (!strcmp(c, "truncate")) T(truncate(w[1], a));
     else if (!strcmp(c, "link")) T(link(w[1], w[2]));
     else if (!strcmp(c, "unlink")) T(unlink(w[1]));
     else if (!strcmp(c, "mkdir")) T(mkdir(w[1], 0755));

@@ -8,6 +8,7 @@ use super::config::Config;
 use super::guest::{Guest, Ran};
 use super::listed::{Finding, check, parse_differences};
 use super::run::{RunError, Sent, Setup, Timed, run};
+use crate::further::{self, Author, Open};
 use wp_workload::program::{AIO_MOST, Advise, Alloc, Call, Flags, Label, Program, Step};
 
 /// The known differences.
@@ -19,7 +20,7 @@ pub const LATENCY_NS: u64 = 100_000;
 /// Rest after the mount, microseconds.
 pub const SETTLE_US: u64 = 10_000_000;
 /// Descriptors in use at most, and names of files.
-const NAMES: u32 = 6;
+const NAMES: u32 = further::OPEN;
 /// Sleeps, microseconds: none, within a tick, some ticks, to the commit timer and beyond.
 const NAPS: [u64; 6] = [3_000, 20_000, 20_000, 150_000, 1_000_000, 6_000_000];
 
@@ -34,6 +35,8 @@ pub struct Extras {
     pub aio: bool,
     /// `pread` of what is no longer cached, and `fadvise`.
     pub reads: bool,
+    /// What [`further::call`] adds.
+    pub calls: bool,
 }
 
 struct Generator {
@@ -42,8 +45,8 @@ struct Generator {
     /// Names that exist, and whether they are directories.
     files: Vec<String>,
     dirs: Vec<String>,
-    /// Open descriptors and the sizes of their files as the program believes; opened `O_DIRECT`?
-    open: Vec<(u32, u64, bool)>,
+    /// Open descriptors, with the sizes of their files as the program believes.
+    open: Vec<Open>,
     made: u32,
     /// Asynchronous calls that may be in flight.
     in_flight: u32,
@@ -62,7 +65,8 @@ fn name(seed: u64, calls: u32, extras: Extras) -> String {
     let fallocate = if extras.fallocate { "" } else { "-nofallocate" };
     let aio = if extras.aio { "-aio" } else { "" };
     let reads = if extras.reads { "-reads" } else { "" };
-    format!("r{seed}{calls}{direct}{fallocate}{aio}{reads}")
+    let further = if extras.calls { "-all" } else { "" };
+    format!("r{seed}{calls}{direct}{fallocate}{aio}{reads}{further}")
 }
 
 /// A program of about `calls` calls.
@@ -91,21 +95,13 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
     Program(g.steps)
 }
 
-impl Generator {
+impl Author for Generator {
     fn below(&mut self, n: u64) -> u64 {
-        self.rng.below(n)
+        self.rng.below(n.max(1))
     }
-
-    fn pick(&mut self, n: usize) -> usize {
-        self.below(n.max(1) as u64) as usize
+    fn call(&mut self, call: Call) {
+        self.push(call);
     }
-
-    fn push(&mut self, call: Call) {
-        let index = self.steps.len() as u32;
-        let label = Label { op: call.name().to_owned(), index };
-        self.steps.push(Step::Call(Some(label), call));
-    }
-
     fn new_name(&mut self) -> String {
         self.made += 1;
         let name = format!("n{}", self.made);
@@ -117,18 +113,45 @@ impl Generator {
             }
         }
     }
+    fn files(&mut self) -> &mut Vec<String> {
+        &mut self.files
+    }
+    fn dirs(&mut self) -> &mut Vec<String> {
+        &mut self.dirs
+    }
+    fn open(&mut self) -> &mut Vec<Open> {
+        &mut self.open
+    }
+    fn seed(&mut self) -> u32 {
+        self.below(1000) as u32
+    }
+}
+
+impl Generator {
+    fn pick(&mut self, n: usize) -> usize {
+        self.below(n.max(1) as u64) as usize
+    }
+
+    fn push(&mut self, call: Call) {
+        let index = self.steps.len() as u32;
+        let label = Label { op: call.name().to_owned(), index };
+        self.steps.push(Step::Call(Some(label), call));
+    }
 
     fn step(&mut self) {
         if self.open.is_empty() {
             return self.open_new();
         }
         let at = self.pick(self.open.len());
-        let (fd, size, direct) = self.open[at];
+        let Open { fd, size, direct } = self.open[at];
         if self.extras.aio && self.below(2) == 0 {
             return self.asynchronous(at);
         }
         if self.extras.reads && self.below(2) == 0 {
             return self.read(at);
+        }
+        if self.extras.calls && self.below(3) == 0 {
+            return further::call(self, self.extras.fallocate);
         }
         match self.below(100) {
             0..=11 => self.open_new(),
@@ -144,7 +167,7 @@ impl Generator {
             70..=73 => self.push(Call::Fsync(63)),
             74..=77 => {
                 let len = if direct { size / 8192 * 4096 } else { self.below(size + 6000) };
-                self.open[at].1 = len;
+                self.open[at].size = len;
                 self.push(Call::Ftruncate(fd, len));
             }
             78..=80 => self.rename(),
@@ -176,14 +199,14 @@ impl Generator {
     }
 
     fn free_fd(&self) -> Option<u32> {
-        (0..NAMES).find(|fd| !self.open.iter().any(|o| o.0 == *fd))
+        (0..NAMES).find(|fd| !self.open.iter().any(|o| o.fd == *fd))
     }
 
     fn open_new(&mut self) {
         let Some(fd) = self.free_fd() else { return };
         let (name, flags) = (self.new_name(), self.flags(true));
         self.files.push(name.clone());
-        self.open.push((fd, 0, flags.direct));
+        self.open.push(Open { fd, size: 0, direct: flags.direct });
         self.push(Call::Open(fd, name, flags));
     }
 
@@ -196,12 +219,12 @@ impl Generator {
         let (name, mut flags) = (self.files[n].clone(), self.flags(false));
         flags.truncate = self.below(4) == 0;
         // What it holds is not known here; writes go to its beginning then.
-        self.open.push((fd, 0, flags.direct));
+        self.open.push(Open { fd, size: 0, direct: flags.direct });
         self.push(Call::Open(fd, name, flags));
     }
 
     fn asynchronous(&mut self, at: usize) {
-        let (fd, size, direct) = self.open[at];
+        let Open { fd, size, direct } = self.open[at];
         match self.below(8) {
             0..=1 if self.in_flight > 0 => {
                 let n = 1 + self.below(u64::from(self.in_flight)) as u32;
@@ -231,7 +254,7 @@ impl Generator {
     }
 
     fn write(&mut self, at: usize) {
-        let (fd, ..) = self.open[at];
+        let fd = self.open[at].fd;
         let (len, offset) = self.place(at);
         let seed = self.below(1000) as u32;
         self.push(Call::Pwrite { fd, len, at: offset, seed });
@@ -239,7 +262,7 @@ impl Generator {
 
     /// Reads what was forgotten before, in order or not, or says which.
     fn read(&mut self, at: usize) {
-        let (fd, size, direct) = self.open[at];
+        let Open { fd, size, direct } = self.open[at];
         match self.below(16) {
             0 => {
                 let what = [Advise::Normal, Advise::Sequential, Advise::Random];
@@ -256,7 +279,7 @@ impl Generator {
             }
             3..=4 if !direct => {
                 let (len, seed) = ((16 + self.below(112)) * 4096, self.below(1000) as u32);
-                self.open[at].1 = size.max(size / 4096 * 4096 + len);
+                self.open[at].size = size.max(size / 4096 * 4096 + len);
                 self.push(Call::Pwrite { fd, len: len as u32, at: size / 4096 * 4096, seed });
             }
             kind => {
@@ -275,7 +298,7 @@ impl Generator {
 
     /// Bytes and offset of a write.
     fn place(&mut self, at: usize) -> (u32, u64) {
-        let (_, size, direct) = self.open[at];
+        let Open { size, direct, .. } = self.open[at];
         let grain = if direct || self.below(2) == 0 { 4096 } else { 512 };
         let len = (1 + self.below(if grain == 4096 { 4 } else { 24 })) * grain;
         let offset = match self.below(8) {
@@ -283,7 +306,7 @@ impl Generator {
             4..=6 => self.below(size / grain + 1) * grain,
             _ => (size / grain + self.below(16)) * grain,
         };
-        self.open[at].1 = size.max(offset + len);
+        self.open[at].size = size.max(offset + len);
         (len as u32, offset)
     }
 
@@ -344,12 +367,12 @@ impl Generator {
     }
 
     fn fallocate(&mut self, at: usize) {
-        let (fd, size, _) = self.open[at];
+        let Open { fd, size, .. } = self.open[at];
         let mode = [Alloc::Extend, Alloc::Keep, Alloc::Punch, Alloc::Zero][self.pick(4)];
         let offset = self.below(size / 4096 + 4) * 4096;
         let len = (1 + self.below(16)) * 4096;
         if mode == Alloc::Extend || mode == Alloc::Zero {
-            self.open[at].1 = size.max(offset + len);
+            self.open[at].size = size.max(offset + len);
         }
         self.push(Call::Fallocate(fd, mode, offset, len));
     }
@@ -488,22 +511,27 @@ mod tests {
 
     #[test]
     fn programs_are_those_of_their_seed_and_parse() {
-        let extras = Extras { direct: true, fallocate: true, aio: false, reads: false };
+        let extras =
+            Extras { direct: true, fallocate: true, aio: false, reads: false, calls: false };
         for seed in 0..50 {
             let p = generate(seed, 30, extras);
             assert_eq!(p, generate(seed, 30, extras));
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
         assert_eq!(name_of(&generate(7, CALLS, extras)), "r7");
-        let other = Extras { direct: true, fallocate: false, aio: false, reads: false };
+        let other =
+            Extras { direct: true, fallocate: false, aio: false, reads: false, calls: false };
         assert_eq!(name_of(&generate(7, 40, other)), "r7-calls40-nofallocate");
     }
 
     #[test]
     fn a_difference_that_is_not_listed_is_a_finding_and_one_that_was_not_run_is_none() {
         let config = crate::vtime::config::find("ext4-default").expect("it is there");
-        let program =
-            generate(1, CALLS, Extras { direct: true, fallocate: true, aio: false, reads: false });
+        let program = generate(
+            1,
+            CALLS,
+            Extras { direct: true, fallocate: true, aio: false, reads: false, calls: false },
+        );
         let c = |n: &str| n.to_owned();
         let call = CallDifference { call: c("@fsync:9"), ours: c("4"), theirs: c("99") };
         let verdict = Verdict::Different(vec![call]);

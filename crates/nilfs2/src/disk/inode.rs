@@ -2,10 +2,11 @@
 
 use std::mem::offset_of;
 
+use wp_base::DeviceNumber;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::BlockMap;
+use super::{BlockMap, lo32};
 
 /// An inode. `struct nilfs_inode`.
 #[derive(
@@ -78,6 +79,17 @@ impl Inode {
     pub fn has_map(&self) -> bool {
         self.is_file() || self.is_dir() || self.is_symlink()
     }
+    /// Number of a device; 0 of other files. `i_device_code` is where the block map would be.
+    pub fn device(&self) -> DeviceNumber {
+        match matches!(self.kind(), mode::CHAR | mode::BLOCK) {
+            true => DeviceNumber::of_wide(lo32(self.bmap.words[0].get())),
+            false => DeviceNumber::default(),
+        }
+    }
+    /// Sets it.
+    pub fn set_device(&mut self, device: DeviceNumber) {
+        self.bmap.words[0] = u64::from(device.wide()).into();
+    }
     /// Adds `blocks` blocks of 2^`block_bits` bytes to the space in use; a negative number removes
     /// them.
     pub fn add_blocks(&mut self, blocks: i64, block_bits: u32) {
@@ -96,4 +108,8 @@ pub mod mode {
     pub const DIR: u16 = 0o040_000;
     /// A symbolic link.
     pub const SYMLINK: u16 = 0o120_000;
+    /// A character device.
+    pub const CHAR: u16 = 0o020_000;
+    /// A block device.
+    pub const BLOCK: u16 = 0o060_000;
 }

@@ -105,15 +105,61 @@ impl Nilfs {
         Ok(at - offset)
     }
 
+    /// Stores `data` at `offset` through a mapping, page by page: all blocks of a page up to the end
+    /// of the file become dirty, and get a place in the map where they have none. Only then does
+    /// the file get new times. The caller has the inode's lock. `nilfs_page_mkwrite`,
+    /// `nilfs_dirty_folio`.
+    ///
+    /// Errors: `NoSpace` (the program gets SIGBUS).
+    pub(super) async fn store_mapped(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<()> {
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let n = rest.len().min((PAGE - at % PAGE) as usize);
+            let Some((part, next)) = rest.split_at_checked(n) else { break };
+            let start = at - at % PAGE;
+            let mut bytes = Slice::concat(&self.read_bytes(ino, start, PAGE).await?);
+            // What the store puts behind the end of the file is lost with the page.
+            let within = (at - start) as usize;
+            let kept = bytes.len().saturating_sub(within).min(n);
+            if let (Some(to), Some(from)) = (bytes.get_mut(within..within + kept), part.get(..kept))
+            {
+                to.copy_from_slice(from);
+            }
+            if !bytes.is_empty() {
+                let touches = self.has_unmapped(ino, start >> self.g.block_bits)?;
+                self.change_page(ino, start, &bytes, touches).await?;
+            }
+            (at, rest) = (at + n as u64, next);
+        }
+        Ok(())
+    }
+
+    /// Has the page of block `first` any block, behind the end of the file too, without a place in
+    /// the file's map?
+    fn has_unmapped(&self, ino: u64, first: u64) -> FsResult<bool> {
+        let mut store = self.store.borrow_mut();
+        for key in first..first + (PAGE >> self.g.block_bits).max(1) {
+            if store.read_block(ino, key)?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Writes within a page. `nilfs_write_begin`, `nilfs_write_end`.
     async fn write_page(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<()> {
+        self.change_page(ino, offset, data, true).await
+    }
+
+    /// The same; `touches`: the file gets new times.
+    async fn change_page(&self, ino: u64, offset: u64, data: &[u8], touches: bool) -> FsResult<()> {
         let _sem = self.begin().await?;
         self.rt.cpu(CpuOp::PageWrite, 1).await;
         let size = 1u64 << self.g.block_bits;
         let before = self.inode(ino)?;
         let mut stamped = before;
         self.stamp(&mut stamped, true);
-        if stamped.as_bytes() != before.as_bytes() {
+        if touches && stamped.as_bytes() != before.as_bytes() {
             // The new times make the inode dirty before its blocks are (`file_update_time`).
             self.store.borrow_mut().list_inode(ino)?;
         }
@@ -126,7 +172,9 @@ impl Nilfs {
         }
         let mut inode = self.inode(ino)?;
         let grows = at > inode.size.get();
-        self.stamp(&mut inode, true);
+        if touches {
+            self.stamp(&mut inode, true);
+        }
         if grows {
             inode.size = at.into();
         }

@@ -79,6 +79,9 @@ impl Nilfs {
         inode.mode = u16::try_from(mode).unwrap_or(u16::MAX).into();
         inode.links_count = if is_dir { 2 } else { 1 }.into();
         (inode.uid, inode.gid) = (spec.uid.into(), spec.gid.into());
+        if matches!(spec.kind, VfsType::Char | VfsType::Block) {
+            inode.set_device(spec.device);
+        }
         self.stamp(&mut inode, true);
         let number = self.store.borrow_mut().make_file(inode)?;
         self.inode_sync.borrow_mut().insert(number);

@@ -7,8 +7,8 @@ use wp_cache::{Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec, Reserve,
-    StatFs, SyncKind, TimeSpec,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec,
+    RenameHow, Reserve, StatFs, SyncKind, TimeSpec,
 };
 
 use super::Nilfs;
@@ -63,6 +63,7 @@ impl Mounted {
             gid: i.gid.get(),
             size: i.size.get(),
             blocks_512: i.blocks.get(),
+            device: i.device(),
             // Access times are not kept.
             atime: mtime,
             mtime,
@@ -218,8 +219,17 @@ impl FileSystem for Mounted {
         })
     }
 
-    fn rename<'a>(&'a self, from: (Ino, &'a [u8]), to: (Ino, &'a [u8])) -> Fut<'a, ()> {
+    /// `nilfs_rename` knows no flag but `RENAME_NOREPLACE`.
+    fn rename<'a>(
+        &'a self,
+        from: (Ino, &'a [u8]),
+        to: (Ino, &'a [u8]),
+        how: RenameHow,
+    ) -> Fut<'a, ()> {
         Box::pin(async move {
+            if matches!(how, RenameHow::Exchange | RenameHow::Whiteout) {
+                return Err(FsError::Invalid("NILFS2 has no RENAME_EXCHANGE or RENAME_WHITEOUT"));
+            }
             let fs = &self.0;
             let _sem = fs.begin().await?;
             fs.load_dir(from.0.0).await?;
@@ -230,6 +240,9 @@ impl FileSystem for Mounted {
                     return Err(FsError::Invalid("a directory cannot move into itself"));
                 }
                 fs.load_dir(moved).await?;
+            }
+            if how == RenameHow::NoReplace && fs.find_name(to.0.0, to.1).is_ok() {
+                return Err(FsError::Exists);
             }
             fs.rt.cpu(CpuOp::NameChange, 2).await;
             if let Ok(old) = fs.find_name(to.0.0, to.1) {
@@ -425,6 +438,39 @@ impl FileSystem for Mounted {
         }
     }
 
+    fn write_mapped<'a>(
+        &'a self,
+        ino: Ino,
+        offset: u64,
+        data: &'a [Slice],
+        _ahead: &'a Readahead,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            // A fault takes no lock of the inode's: a store beside a `write` is one of both orders.
+            let _inode = self.0.lock_inode(ino.0).await;
+            self.file(ino)?;
+            self.0.store_mapped(ino.0, offset, &Slice::concat(data)).await
+        })
+    }
+
+    /// A log of the range, if anything of the file is dirty (`nilfs_writepages`).
+    fn write_range<'a>(
+        &'a self,
+        ino: Ino,
+        (from, to): (u64, u64),
+        _told: &'a ErrSeqCursor,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let fs = &self.0;
+            self.file(ino)?;
+            if to <= from || !fs.store.borrow_mut().has_dirty_data(ino.0)? {
+                return Ok(());
+            }
+            let bits = fs.g.block_bits;
+            fs.write_data(ino.0, from >> bits, (to - 1) >> bits).await
+        })
+    }
+
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, _told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move { self.sync(ino.0, kind, (0, u64::MAX)).await })
     }
@@ -439,6 +485,11 @@ impl FileSystem for Mounted {
         Box::pin(async move { self.sync(ino.0, kind, (from, to.saturating_sub(1))).await })
     }
 
+    /// `nilfs_file_operations` has none.
+    fn reserve<'a>(&'a self, _: Ino, _: Reserve, _: u64, _: u64) -> Fut<'a, ()> {
+        Box::pin(async { Err(FsError::NotInKernel) })
+    }
+
     fn sync_reserve<'a>(
         &'a self,
         _ino: Ino,
@@ -446,7 +497,7 @@ impl FileSystem for Mounted {
         _offset: u64,
         _len: u64,
     ) -> Fut<'a, ()> {
-        Box::pin(async { Err(FsError::Unsupported("fallocate".into())) })
+        Box::pin(async { Err(FsError::NotInKernel) })
     }
 
     /// `ksys_sync`: `nilfs_sync_fs` twice, behind what is dirty.

@@ -2,7 +2,7 @@
 
 use wp_base::{FsError, FsResult};
 use wp_medium::Overlay;
-use wp_vfs::{FileType, Run, Survey, SurveyedFile};
+use wp_vfs::{FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
 
 use crate::disk::ino;
 
@@ -73,6 +73,15 @@ fn file(image: &Image<'_>, path: String, record: &Record) -> FsResult<SurveyedFi
         ino: record.ino,
         nlink: inode.links_count.get().into(),
         size: inode.size.get(),
+        stat: Stat {
+            mode: u32::from(inode.mode.get()) & 0o7777,
+            owner: (inode.uid.get(), inode.gid.get()),
+            mtime: TimeSpec {
+                secs: inode.mtime.get().cast_signed(),
+                nanos: inode.mtime_nsec.get(),
+            },
+            device: inode.device(),
+        },
         target,
         xattrs: Some(Vec::new()),
         map,

@@ -246,13 +246,12 @@ impl Made {
 
     fn open(&mut self, job: &Job, layout: &Layout, file: usize) -> Result<(), String> {
         let flags = Flags {
-            append: false,
             write: job.writes,
             create: job.writes,
             direct: job.direct,
             sync: job.open_sync == Some(SyncKind::Full),
             dsync: job.open_sync == Some(SyncKind::DataOnly),
-            truncate: false,
+            ..Flags::READ
         };
         let path = layout.files[file].path.clone();
         self.lengths.entry(path.clone()).or_insert(0);

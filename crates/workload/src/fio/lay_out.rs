@@ -73,7 +73,7 @@ pub(super) async fn lay_out(vfs: &Vfs, job: &Job) -> Result<Layout, RunError> {
         if let Some(how) = job.reserve_first {
             match vfs.fallocate(fd, how, 0, file.length).await {
                 // As fio, which goes on without.
-                Ok(()) | Err(FsError::Unsupported(_)) => {}
+                Ok(()) | Err(FsError::Unsupported(_) | FsError::NotInKernel) => {}
                 Err(e) => return Err(e.into()),
             }
         }

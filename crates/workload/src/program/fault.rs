@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use super::Words;
+use super::words::Words;
 
 /// What kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

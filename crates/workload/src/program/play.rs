@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
-use wp_vfs::{Advice, Fd, IoCall, IoContext, Iocb, OpenFlags, Reserve, Vfs, XattrSet};
+use wp_vfs::{
+    Advice, DeviceNumber, Fd, FileType, IoCall, IoContext, Iocb, OpenFlags, Reserve, TimeSpec, Vfs,
+    XattrSet,
+};
 
 use super::{AIO_MOST, Advise, Alloc, Call, Flags};
 
@@ -83,6 +86,12 @@ impl Player {
             Call::Pwrite { fd, len, at, seed } => {
                 self.write(*fd, *at, contents(*seed, *at, *len)).await.map(drop)
             }
+            Call::MmapWrite { fd, len, at, seed } => {
+                vfs.write_mapped(self.fd(*fd)?, *at, &[contents(*seed, *at, *len)]).await
+            }
+            Call::Msync(fd, at, len) => vfs.msync(self.fd(*fd)?, *at, *len).await,
+            Call::SyncFileRange(fd, at, len) => vfs.sync_file_range(self.fd(*fd)?, *at, *len).await,
+            Call::CopyFileRange { .. } => self.copy(call).await.map(drop),
             Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
             Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
             Call::Fbarrier(fd) => vfs.fbarrier(self.fd(*fd)?).await,
@@ -97,11 +106,23 @@ impl Player {
                     Alloc::Punch => Reserve::Punch,
                     Alloc::Zero => Reserve::Zero { keep_size: false },
                     Alloc::ZeroKeep => Reserve::Zero { keep_size: true },
+                    Alloc::Collapse => Reserve::Collapse,
+                    Alloc::Insert => Reserve::Insert,
                 };
                 vfs.fallocate(self.fd(*fd)?, how, *at, *len).await
             }
             Call::Rename(a, b) => vfs.rename(a, b).await,
+            Call::Renameat2(a, b, how) => vfs.renameat2(a, b, *how).await,
             Call::Link(a, b) => vfs.link(a, b).await,
+            Call::Linkat(fd, path) => vfs.linkat(self.fd(*fd)?, path).await,
+            Call::Mknod(path, kind, device) => vfs.mknod(path, *kind, 0o644, *device).await,
+            Call::Mkfifo(path) => {
+                vfs.mknod(path, FileType::Fifo, 0o644, DeviceNumber::default()).await
+            }
+            Call::Chmod(path, mode) => vfs.chmod(path, *mode).await,
+            Call::Chown(path, uid, gid) => vfs.chown(path, *uid, *gid).await,
+            Call::Utimensat(path, atime, mtime) => vfs.utimensat(path, *atime, *mtime).await,
+            Call::Truncate(path, len) => vfs.truncate(path, *len).await,
             Call::Unlink(a) => vfs.unlink(a).await,
             Call::Mkdir(a) => vfs.mkdir(a, 0o755).await,
             Call::Rmdir(a) => vfs.rmdir(a).await,
@@ -135,6 +156,20 @@ impl Player {
     /// `pwrite`; answers how many bytes were written. Errors: as [`Player::call`].
     pub async fn write(&self, fd: u32, at: u64, data: Slice) -> FsResult<u64> {
         self.vfs.clone().pwrite(self.fd(fd)?, at, &[data]).await
+    }
+
+    /// When a file was changed last, as its file system can keep it. Errors: as for `stat`.
+    pub async fn mtime(&self, path: &str) -> FsResult<TimeSpec> {
+        self.vfs.stat(path).await.map(|attr| attr.mtime)
+    }
+
+    /// `copy_file_range`; answers how many bytes were copied. Errors: as [`Player::call`].
+    pub async fn copy(&self, call: &Call) -> FsResult<u64> {
+        let Call::CopyFileRange { from, from_at, to, to_at, len } = call else {
+            return Err(FsError::Invalid("not copy_file_range"));
+        };
+        let (from, to) = ((self.fd(*from)?, *from_at), (self.fd(*to)?, *to_at));
+        self.vfs.copy_file_range(from, to, *len).await
     }
 
     /// `pread`. Errors: as [`Player::call`].
@@ -189,6 +224,7 @@ fn open_flags(f: Flags) -> OpenFlags {
         direct: f.direct,
         dsync: f.dsync,
         sync: f.sync,
-        ..OpenFlags::READ
+        exclusive: f.excl,
+        unnamed: f.tmpfile,
     }
 }

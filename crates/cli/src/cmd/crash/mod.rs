@@ -19,7 +19,7 @@ use wp_base::plain::Shown as _;
 use wp_crash::{Plan, Profile};
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
-use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
+use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Of, Source, Space, line, mutate};
 use wp_lab::host::text;
 use wp_lab::machine::MachineError;
 use wp_lab::workload::fio;
@@ -311,12 +311,22 @@ pub struct Args {
     recovery_unordered: bool,
 }
 
+/// Sequences by what their names begin with.
+const SEQUENCES: [(&str, Of); 2] = [("seq-", Of::Ace), ("calls-", Of::Further)];
+/// Random programs with every call that programs have.
+const WILD_CALLS: &str = "wild-calls";
+
 fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
-    if let Some(length) = a.programs.strip_prefix("seq-") {
-        return match length.parse() {
-            Ok(n @ 1..=3) => Ok(Source::Sequences(n)),
-            _ => Err(format!("{}: sequences are seq-1, seq-2 and seq-3", a.programs)),
-        };
+    for (prefix, of) in SEQUENCES {
+        if let Some(length) = a.programs.strip_prefix(prefix) {
+            return match length.parse() {
+                Ok(n @ 1..=3) => Ok(Source::Sequences(of, n)),
+                _ => {
+                    let names = (1..=3).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>();
+                    Err(format!("{}: sequences are {}", a.programs, names.join(", ")))
+                }
+            };
+        }
     }
     if let Some(journals) = a.programs.strip_prefix("db-") {
         return match journals.parse() {
@@ -324,9 +334,10 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
             _ => Err(format!("{}: databases are db-1 to db-16", a.programs)),
         };
     }
-    if a.programs == "wild" {
+    if a.programs == "wild" || a.programs == WILD_CALLS {
         let barriers = bench.fs.has_barriers(&bench.fs_options);
-        let extras = Extras { direct: !a.no_direct, barriers, ..Extras::ALL }.on(bench.fs);
+        let calls = a.programs == WILD_CALLS;
+        let extras = Extras { direct: !a.no_direct, barriers, calls, ..Extras::ALL }.on(bench.fs);
         return Ok(Source::Wild { seed: a.seed, calls: a.calls, extras });
     }
     if let Some((_, make)) = NAMED.iter().find(|(name, _)| *name == a.programs) {
@@ -361,8 +372,11 @@ fn hint(a: &Args) -> &'static str {
 
 /// Is it a name of programs that are made up?
 fn source_is_made(programs: &str) -> bool {
-    let by_name = programs == "wild" || NAMED.iter().any(|(name, _)| *name == programs);
-    by_name || programs.starts_with("seq-") || programs.starts_with("db-")
+    let by_name = programs == "wild"
+        || programs == WILD_CALLS
+        || NAMED.iter().any(|(name, _)| *name == programs);
+    let is_sequence = SEQUENCES.iter().any(|(prefix, _)| programs.starts_with(prefix));
+    by_name || is_sequence || programs.starts_with("db-")
 }
 
 /// The calls of a fio job file. Errors: what is wrong in it, with its place.

@@ -126,7 +126,8 @@ fn words(block: &Block, sb_feature: u32) -> impl Iterator<Item = u32> + '_ {
     let footer = Footer::of(block);
     let inode = Inode::of(block);
     let shape = crate::disk::Shape::of(inode, sb_feature);
-    let has_none = footer.is_inode() && inode.inline & (inline::DATA | inline::DENTRY) != 0
+    let is_inline = inode.inline & (inline::DATA | inline::DENTRY) != 0;
+    let has_none = footer.is_inode() && (is_inline || !inode.has_addresses())
         || !footer.is_inode() && !tree::is_direct(footer.offset());
     let is_inode = footer.is_inode();
     let slots = if is_inode { shape.inode_addrs } else { Node::WORDS };

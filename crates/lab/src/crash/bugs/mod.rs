@@ -15,7 +15,7 @@ use wp_workload::program::Program;
 use crate::crash::campaign::{Campaign, Findings, Found, Source, Space, Watch, resume};
 use crate::crash::play::{Bench, play};
 use crate::crash::programs::Make;
-use crate::crash::sequences;
+use crate::crash::sequences::{self, Of};
 use crate::crash::wild::Extras;
 use crate::machine::MachineError;
 use crate::spec::file_system;
@@ -173,7 +173,7 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
     bench.device_params.extend(side.params.iter().map(|(k, v)| ((*k).to_owned(), *v)));
     let fixed = bug.fixed_programs.filter(|_| !affected);
     let (source, count) = match fixed.unwrap_or(bug.programs) {
-        Programs::Sequences(n) => (Source::Sequences(n), sequences::count(n)),
+        Programs::Sequences(n) => (Source::Sequences(Of::Ace, n), sequences::count(Of::Ace, n)),
         Programs::Wild(n) => (Source::Wild { seed: 1, calls: 40, extras: Extras::DATA }, n),
         Programs::Made(make, n) => (Source::Made { seed: 1, make }, n),
         Programs::Text(text) => {

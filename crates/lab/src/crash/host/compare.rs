@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use wp_crash::{Outcome, Survivor};
 use wp_medium::Slice;
+use wp_vfs::{Stat, TimeSpec};
 
 use super::kernel::{Found, Theirs};
 
@@ -43,7 +44,7 @@ pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String>
             (Found::File(file), None) => file,
         };
         let Some(mine) = mine else { return Some(format!("{path}: only the kernel has it")) };
-        if let Some(what) = of_files(&plain(mine, block), file) {
+        if let Some(what) = of_files(&plain(mine, block), &timed(file)) {
             return Some(format!("{path}: {what}"));
         }
     }
@@ -54,10 +55,20 @@ pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String>
     unmatched.map(|f| format!("only Writepath cannot read it: {f}"))
 }
 
+/// A survivor without times that say nothing: replaying a name changes its directory, when the mount
+/// comes.
+fn timed(file: &Survivor) -> Survivor {
+    let mut out = file.clone();
+    if file.kind != wp_vfs::FileType::File {
+        out.stat = out.stat.map(|s| Stat { mtime: TimeSpec::default(), ..s });
+    }
+    out
+}
+
 /// A survivor as the kernel's are written: without blocks of zeros, with the last partial one.
 fn plain(file: &Survivor, block: u32) -> Survivor {
     let zero = Slice::zero(block).id();
-    let mut out = file.clone();
+    let mut out = timed(file);
     out.blocks.retain(|(_, id)| *id != zero);
     out.allocated = None;
     let rest = (file.size % u64::from(block)) as usize;
@@ -81,6 +92,7 @@ fn of_files(ours: &Survivor, theirs: &Survivor) -> Option<String> {
     field("inode", &ours.ino, &theirs.ino);
     field("links", &ours.nlink, &theirs.nlink);
     field("size", &ours.size, &theirs.size);
+    field("mode, owner, time, device", &ours.stat, &theirs.stat);
     field("target", &ours.target, &theirs.target);
     field("attributes", &ours.xattrs, &theirs.xattrs);
     let by_block = |f: &Survivor| f.blocks.iter().copied().collect::<BTreeMap<u64, u128>>();
@@ -109,6 +121,7 @@ mod tests {
             ino: 12,
             nlink: 1,
             size,
+            stat: None,
             target: None,
             xattrs: Some(Vec::new()),
             blocks: vec![(0, 7), (1, Slice::zero(4096).id())],

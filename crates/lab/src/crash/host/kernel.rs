@@ -22,7 +22,7 @@ use wp_base::SECTOR_BYTES;
 use wp_base::plain::Shown as _;
 use wp_crash::Survivor;
 use wp_medium::{Medium, Slice};
-use wp_vfs::FileType;
+use wp_vfs::{DeviceNumber, FileType, Stat, TimeSpec};
 
 use crate::host::leftover::{Held, Leftover, hold, pass};
 
@@ -321,12 +321,24 @@ fn file(place: &Path, path: &str, block: u32) -> io::Result<Survivor> {
         ino: meta.ino(),
         nlink: u32::try_from(meta.nlink()).unwrap_or(u32::MAX),
         size: meta.size(),
+        stat: Some(stat(&meta)),
         target,
         xattrs,
         blocks,
         tail,
         allocated: None,
     })
+}
+
+fn stat(meta: &fs::Metadata) -> Stat {
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let nanos = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
+    Stat {
+        mode: meta.mode() & 0o7777,
+        owner: (meta.uid(), meta.gid()),
+        mtime: TimeSpec { secs: meta.mtime(), nanos },
+        device: DeviceNumber { major, minor },
+    }
 }
 
 /// Extended attributes by name; of a symbolic link its own.

@@ -29,6 +29,7 @@ pub use self::kernel::{Found, HostKernel, Spent, Theirs, release};
 use super::campaign::{Source, Space};
 use super::play::{Bench, Played, play};
 use super::reservoir::{Reservoir, Taken};
+use super::sequences::Of;
 use super::story::Cut;
 use super::wild::Extras;
 use crate::registry;
@@ -298,7 +299,7 @@ impl One<'_> {
     /// Two of three are random, of some lengths; the third is a sequence of two operations.
     fn source(&self) -> (Source, u64) {
         let mut rng = Rng::stream(self.ask.seed ^ (self.number << 20), "agreement");
-        let sequences = Source::Sequences(2);
+        let sequences = Source::Sequences(Of::Ace, 2);
         match (self.number / 25 % 3, sequences.count()) {
             (2, Some(count)) => (sequences, rng.below(count)),
             _ => {

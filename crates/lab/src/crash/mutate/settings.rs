@@ -11,6 +11,7 @@ use wp_workload::program::Program;
 use super::super::bugs::{ZONES, mends};
 use super::super::play::{Around, Bench, Played};
 use super::super::programs::{far, logged, moved, ordered};
+use super::super::sequences::Of;
 use super::super::wild::{self, Extras};
 use super::super::{Space, sequences, stress};
 use crate::registry;
@@ -541,9 +542,11 @@ impl Setting<'_> {
     /// Program number `n`.
     pub fn program(&self, n: u64) -> Program {
         match self.programs {
-            Programs::Sequences => sequences::program(1, n),
+            Programs::Sequences => sequences::program(Of::Ace, 1, n),
             // A stride that has nothing in common with how they are numbered.
-            Programs::Pairs => sequences::program(2, n * 7919 % sequences::count(2)),
+            Programs::Pairs => {
+                sequences::program(Of::Ace, 2, n * 7919 % sequences::count(Of::Ace, 2))
+            }
             Programs::Wild(calls) => {
                 let extras = match self.on {
                     "nilfs2" => Extras::DATA.on(&wp_nilfs2::ENTRY),

@@ -1,0 +1,223 @@
+//! Names that move.
+//!
+//! Source: fs/btrfs/inode.c (`btrfs_rename2`).
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_rt::CpuOp;
+use wp_vfs::RenameHow;
+
+use super::Btrfs;
+use super::inode::Inode;
+use super::namei::Place;
+
+impl Btrfs {
+    /// Is `ino` the directory `dir`, or above it? Errors: `Corrupt` if the way up is a ring.
+    fn is_above(&self, ino: u64, mut dir: u64) -> FsResult<bool> {
+        let mut seen = BTreeSet::new();
+        loop {
+            if !seen.insert(dir) {
+                let expected = "a way to the root";
+                return Err(FsError::corrupt("btrfs inode ref", "offset", 0, dir, expected));
+            }
+            if dir == ino {
+                return Ok(true);
+            }
+            if dir == self.root_dir {
+                return Ok(false);
+            }
+            dir = self.with(|c| c.parent_of(self.tree, dir))?;
+        }
+    }
+
+    /// Two directories in the order in which they are locked: one above the other first, as a
+    /// removal locks them, else the lesser number. `lock_rename`, which knows from memory who is
+    /// above.
+    fn in_order<'i>(
+        &self,
+        a: &'i Rc<Inode>,
+        b: &'i Rc<Inode>,
+    ) -> FsResult<(&'i Rc<Inode>, &'i Rc<Inode>)> {
+        if a.ino == b.ino {
+            return Ok((a, b));
+        }
+        let known = self.core.borrow().missed.len();
+        let is_above =
+            |a: &Inode, b: &Inode| self.check_dir(b).and_then(|()| self.is_above(a.ino, b.ino));
+        let above = is_above(a, b).and_then(|ab| Ok((ab, is_above(b, a)?)));
+        self.core.borrow_mut().missed.truncate(known);
+        let a_first = match above? {
+            (true, _) => true,
+            (_, true) => false,
+            _ => a.ino < b.ino,
+        };
+        Ok(if a_first { (a, b) } else { (b, a) })
+    }
+
+    /// May a name move, and what stands at the new one?
+    fn check_rename(
+        &self,
+        from: Place<'_>,
+        to: Place<'_>,
+    ) -> FsResult<(Rc<Inode>, Option<Rc<Inode>>)> {
+        let moved = self.find_in(from)?.ok_or(FsError::NotFound)?;
+        self.check_dir(to.0)?;
+        let old = self.find_in(to)?;
+        if moved.is_dir() && from.0.ino != to.0.ino && self.is_above(moved.ino, to.0.ino)? {
+            return Err(FsError::Invalid("a directory cannot move into itself"));
+        }
+        if let Some(old) = old.as_ref().filter(|old| old.ino != moved.ino) {
+            // Before anything is said of what they are (`do_renameat2`).
+            if old.is_dir() && from.0.ino != to.0.ino && self.is_above(old.ino, from.0.ino)? {
+                return Err(FsError::NotEmpty);
+            }
+            match (moved.is_dir(), old.is_dir()) {
+                (true, false) => return Err(FsError::NotDir),
+                (false, true) => return Err(FsError::IsDir),
+                (true, true) if old.size() > 0 => return Err(FsError::NotEmpty),
+                _ => {}
+            }
+        }
+        Ok((moved, old))
+    }
+
+    /// Moves a name, replacing what stands at the new one. `btrfs_rename`.
+    pub(super) async fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        how: RenameHow,
+    ) -> FsResult<()> {
+        let (a, b) = (self.dir(from.0)?, self.dir(to.0)?);
+        let _one = if a.ino == b.ino { None } else { Some(self.moves.lock().await) };
+        let (first, second) = self.in_order(&a, &b)?;
+        let lock = first.lock.lock().await;
+        let other = if first.ino == second.ino { None } else { Some(second.lock.lock().await) };
+        self.check_writable()?;
+        let (from, to) = ((&a, from.1), (&b, to.1));
+        if how == RenameHow::Exchange {
+            return self.exchange(from, to).await;
+        }
+        let (moved, old) = self.check_rename(from, to)?;
+        if how == RenameHow::NoReplace && old.is_some() {
+            return Err(FsError::Exists);
+        }
+        // What is replaced is no directory that is locked: that one is not empty.
+        let victim = match old.as_ref().filter(|old| old.ino != moved.ino) {
+            Some(old) => Some(old.lock.lock().await),
+            None => None,
+        };
+        // What replaces a file that has something is sent now, not with the commit.
+        let replaced = old.as_ref().filter(|old| old.ino != moved.ino);
+        if moved.is_file() && replaced.is_some_and(|old| old.size() > 0) {
+            self.start_flush(&moved).await;
+        }
+        // Names, references and inodes of both, directories, orphan; a whiteout.
+        let left = how.left_behind();
+        let p = self.reserve(11 + if left.is_some() { 5 } else { 0 }).await?;
+        self.rt.cpu(CpuOp::NameChange, 2).await;
+        let (moved, again) = self.check_rename(from, to)?;
+        if again.as_ref().is_some_and(|old| old.ino == moved.ino) {
+            return Ok(());
+        }
+        if again.is_none() {
+            self.with(|c| c.check_name(self.tree, b.ino, to.1))?;
+        }
+        let index = self.with(|c| self.take_index(c, &b))?;
+        // The one step that may find no room.
+        self.with(|c| c.add_ref(self.tree, moved.ino, b.ino, index, to.1))?;
+        if a.ino != b.ino {
+            self.note_move(&a, &moved);
+        }
+        let done = self.must(|c| {
+            let was = self.remove_name(c, from, &moved)?;
+            self.update_inode(c, &moved)?;
+            let gone = match &again {
+                Some(old) => Some(self.drop_name(c, to, old)?),
+                None => None,
+            };
+            self.add_name(c, to, &moved, index)?;
+            Ok((was, gone))
+        });
+        if let Ok((was, gone)) = done {
+            moved.logged.renamed.set(self.newest());
+            if let (Some(old), Some(gone)) = (&again, gone) {
+                self.note_replaced(&b, old);
+                self.forget_logged_name(to, old, gone);
+            }
+            self.log_new_name(&moved, Some((&a, was)));
+        }
+        let done = match (&done, left) {
+            (Ok(_), Some(spec)) => {
+                let ino = self.next_ino.get();
+                self.next_ino.set(ino + 1);
+                self.must(|c| self.make_in(c, from, ino, &spec))
+            }
+            _ => done.map(|_| ()),
+        };
+        let done = self.settled(done).await;
+        drop((p, victim, other, lock));
+        done?;
+        match again {
+            Some(old) => self.put_quietly(&old).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Two names change places. The caller has the locks of both directories.
+    /// `btrfs_rename_exchange`.
+    async fn exchange(&self, from: Place<'_>, to: Place<'_>) -> FsResult<()> {
+        let (a, b) = (from.0, to.0);
+        let crosses = a.ino != b.ino;
+        let find = || -> FsResult<(Rc<Inode>, Rc<Inode>)> {
+            let x = self.find_in(from)?.ok_or(FsError::NotFound)?;
+            self.check_dir(b)?;
+            let y = self.find_in(to)?.ok_or(FsError::NotFound)?;
+            if crosses
+                && (x.is_dir() && self.is_above(x.ino, b.ino)?
+                    || y.is_dir() && self.is_above(y.ino, a.ino)?)
+            {
+                return Err(FsError::Invalid("a directory cannot move into itself"));
+            }
+            Ok((x, y))
+        };
+        find()?;
+        // Names, references and inodes of both, directories.
+        let _p = self.reserve(16).await?;
+        self.rt.cpu(CpuOp::NameChange, 2).await;
+        let (x, y) = find()?;
+        if x.ino == y.ino {
+            return Ok(());
+        }
+        let (of_x, of_y) = self.with(|c| Ok((self.take_index(c, b)?, self.take_index(c, a)?)))?;
+        // The one step that may find no room.
+        self.with(|c| c.add_ref(self.tree, x.ino, b.ino, of_x, to.1))?;
+        if let Err(e) = self.with(|c| c.add_ref(self.tree, y.ino, a.ino, of_y, from.1)) {
+            self.with(|c| c.remove_ref(self.tree, x.ino, b.ino, to.1))?;
+            return Err(e);
+        }
+        if crosses {
+            self.note_move(a, &x);
+            self.note_move(b, &y);
+        }
+        let done = self.must(|c| {
+            let was_x = self.remove_name(c, from, &x)?;
+            self.update_inode(c, &x)?;
+            let was_y = self.remove_name(c, to, &y)?;
+            self.update_inode(c, &y)?;
+            self.add_name(c, to, &x, of_x)?;
+            self.add_name(c, from, &y, of_y)?;
+            Ok((was_x, was_y))
+        });
+        if let Ok((was_x, was_y)) = done {
+            let now = self.newest();
+            x.logged.renamed.set(now);
+            y.logged.renamed.set(now);
+            self.log_new_name(&x, Some((a, was_x)));
+            self.log_new_name(&y, Some((b, was_y)));
+        }
+        self.settled(done.map(|_| ())).await
+    }
+}

@@ -1,0 +1,387 @@
+//! What each call does to files, names and promises.
+
+use wp_base::FsError;
+use wp_medium::Slice;
+use wp_vfs::{FileType, RenameHow};
+use wp_workload::program::{Alloc, Call, contents};
+
+use crate::paths::Follow;
+
+use super::{Basis, Did, InFlight, Ledger, Object, Open, Replacement, Scope, SizeVersion, Walk};
+
+/// Bytes of a page of memory.
+const PAGE: u64 = 4096;
+
+impl Ledger {
+    /// A call that found no space: `fallocate` keeps what it got until then, with the length that
+    /// this gives.
+    pub(super) fn partly(&mut self, n: u32, did: &Did, walk: &Walk) {
+        let Call::Fallocate(fd, Alloc::Extend | Alloc::Zero, at, len) = &did.call else { return };
+        let Some(open) = walk.open.get(fd) else { return };
+        let (object, version) = (open.object, n + 1);
+        self.grow(object, version, at + len, None);
+        let grown = self.files[object as usize].sizes.last_mut();
+        if let Some(size) = grown.filter(|s| s.version == version) {
+            size.maybe = true;
+        }
+    }
+
+    /// A call that failed because the device did, or because the file system was stopped for that.
+    pub(super) fn failure(&mut self, n: u32, did: &Did, walk: &mut Walk) {
+        let version = n + 1;
+        let (Call::Pwrite { fd, .. } | Call::Fsync(fd) | Call::Fdatasync(fd) | Call::Syncfs(fd)) =
+            &did.call
+        else {
+            return;
+        };
+        let Some(open) = walk.open.get_mut(fd) else { return };
+        match &did.call {
+            Call::Syncfs(_) => open.since_fs = version,
+            Call::Pwrite { .. } if !open.synced => {}
+            _ => {
+                open.since = version;
+                walk.told.insert(open.object, version);
+            }
+        }
+        if let (Call::Pwrite { at, len, seed, .. }, Some(FsError::Io)) = (&did.call, &did.error) {
+            let (object, to) = (open.object, self.place(*open, *at));
+            self.write(object, version, to, &contents(*seed, *at, *len), true);
+        }
+    }
+
+    /// An asynchronous write begins: from now on it may be there, and nobody promises it.
+    fn submit(&mut self, n: u32, (open, at, data): (Open, u64, Slice), walk: &mut Walk) {
+        let range = (at, at + u64::from(data.len()));
+        let is_raced = walk.is_raced(open.object, range);
+        let same = walk.in_flight.iter_mut().filter(|w| w.touches(open.object, range));
+        same.for_each(|w| w.is_raced = true);
+        self.write(open.object, n + 1, at, &data, true);
+        walk.in_flight.push(InFlight { operation: n, open, at, data, is_raced });
+    }
+
+    /// The program knows that asynchronous calls have ended: their writes are as if made now.
+    fn ended(&mut self, n: u32, did: &Did, walk: &mut Walk) {
+        for end in &did.ended {
+            let place = walk.in_flight.iter().position(|w| w.operation == end.tag);
+            let Some(w) = place.map(|place| walk.in_flight.remove(place)) else { continue };
+            let Ok(wrote) = end.result else { continue };
+            if w.is_raced {
+                continue;
+            }
+            let len = u32::try_from(wrote).unwrap_or(u32::MAX).min(w.data.len());
+            self.write(w.open.object, n + 1, w.at, &w.data.sub(0, len), false);
+            self.grown(w.open.object, n + 1, (w.at, w.at + u64::from(len)));
+            // Others may have made it longer still.
+            let object = w.open.object;
+            for other in walk.in_flight.iter().filter(|o| o.open.object == object) {
+                let (from, to) = (self.size(object), other.at + u64::from(other.data.len()));
+                if to > from {
+                    let wrote = Some((other.at, to));
+                    let size = SizeVersion { version: n + 1, from, to, wrote, maybe: true };
+                    self.files[object as usize].sizes.push(size);
+                }
+            }
+            self.written(n, w.open, (w.at, w.at + u64::from(len)), walk);
+        }
+    }
+
+    /// The length that a write gave a file for certain, of which so far nobody knew.
+    fn grown(&mut self, o: Object, version: u32, (at, to): (u64, u64)) {
+        let sizes = &mut self.files[o as usize].sizes;
+        let from = sizes.iter().rev().find(|s| !s.maybe).map_or(0, |s| s.to);
+        if to > from {
+            sizes.push(SizeVersion { version, from, to, wrote: Some((at, to)), maybe: false });
+        }
+    }
+
+    /// What a write promises that has ended.
+    fn written(&mut self, n: u32, open: Open, (from, to): (u64, u64), walk: &Walk) {
+        if !open.synced && !open.direct {
+            return;
+        }
+        let basis = if open.synced { Basis::Call } else { Basis::Direct };
+        let any = walk.told.get(&open.object).copied().unwrap_or(0);
+        let scope = Scope::Range { object: open.object, from, to };
+        self.promise(n, scope, basis, (open.since, any));
+    }
+
+    pub(super) fn operation(&mut self, n: u32, did: &Did, walk: &mut Walk) {
+        let version = n + 1;
+        walk.race(&did.call);
+        let open = &mut walk.open;
+        let object = |fd: &u32| open.get(fd).map(|o| o.object);
+        match &did.call {
+            Call::Open(fd, path, how) => {
+                let mut replaces = false;
+                let path = &self.name(n, path, Follow::All);
+                let object = match self.at(path) {
+                    _ if how.tmpfile => self.make_unnamed(version, FileType::File, did.ino),
+                    Some(o) => {
+                        if how.truncate && self.files[o as usize].kind == FileType::File {
+                            let beside = walk.in_flight.iter_mut();
+                            beside.filter(|w| w.open.object == o).for_each(|w| w.is_raced = true);
+                            replaces = self.is_kept(o);
+                            self.resize(o, version, 0);
+                        }
+                        o
+                    }
+                    None => self.make(version, path, FileType::File, did.ino),
+                };
+                open.insert(
+                    *fd,
+                    Open {
+                        object,
+                        synced: how.dsync || how.sync,
+                        append: how.append,
+                        direct: how.direct,
+                        since: version,
+                        since_fs: version,
+                        replaces,
+                    },
+                );
+            }
+            Call::Close(fd) => {
+                let Some(o) = open.remove(fd) else { return };
+                let names = self.names_now();
+                let path = names.iter().find(|(_, x)| **x == o.object).map(|(p, _)| p.clone());
+                if let Some(path) = path.filter(|_| o.replaces) {
+                    self.replacements.push(Replacement { version, path, object: o.object });
+                }
+            }
+            Call::Pwrite { fd, len, at, seed } => {
+                let Some(o) = open.get(fd).copied() else { return };
+                let data = contents(*seed, *at, *len);
+                let at = &self.place(o, *at);
+                self.grows_directly(o, version, at + u64::from(*len));
+                let len = did.short.unwrap_or(*len).min(*len);
+                // Beside an asynchronous write of the same bytes it need not be the later one.
+                let is_raced = walk.is_raced(o.object, (*at, *at + u64::from(len)));
+                self.write(o.object, version, *at, &data.sub(0, len), is_raced);
+                if o.direct && u64::from(len) < u64::from(data.len()) {
+                    // What it does not answer for may have gone to the device all the same.
+                    let (at, rest) = (*at + u64::from(len), data.sub(len, data.len() - len));
+                    self.write(o.object, version, at, &rest, true);
+                }
+                if !is_raced {
+                    self.written(n, o, (*at, *at + u64::from(len)), walk);
+                }
+            }
+            Call::MmapWrite { fd, len, at, seed } => {
+                let Some(o) = object(fd) else { return };
+                // What is behind the end of the file is lost with its page.
+                let kept = self.size(o).saturating_sub(*at).min(u64::from(*len)) as u32;
+                let is_raced = walk.is_raced(o, (*at, *at + u64::from(kept)));
+                if kept > 0 {
+                    let data = contents(*seed, *at, *len).sub(0, kept);
+                    self.write(o, version, *at, &data, is_raced);
+                }
+            }
+            Call::CopyFileRange { from, from_at, to, to_at, len } => {
+                let (Some(source), Some(target)) = (object(from), object(to)) else { return };
+                let len = did.short.map_or(*len, u64::from);
+                let data = self.bytes(source, *from_at, len);
+                if !data.is_empty() {
+                    let range = (*to_at, *to_at + u64::from(data.len()));
+                    let is_raced = walk.is_raced(target, range);
+                    let open = walk.open.get(to).copied();
+                    self.write(target, version, *to_at, &data, is_raced);
+                    if let Some(open) = open.filter(|_| !is_raced) {
+                        self.written(n, open, range, walk);
+                    }
+                }
+            }
+            Call::Msync(fd, at, len) => {
+                let Some(open) = open.get(fd).copied() else { return };
+                // Of whole pages, and of what the file has of them.
+                let to = at.saturating_add(*len).next_multiple_of(PAGE).min(self.size(open.object));
+                let (object, from) = (open.object, at / PAGE * PAGE);
+                if from < to {
+                    let any = walk.told.get(&object).copied().unwrap_or(0);
+                    let scope = Scope::Range { object, from, to };
+                    self.promise(n, scope, Basis::Sync, (open.since, any));
+                }
+            }
+            // Nothing is promised: not even that the data can be found.
+            Call::SyncFileRange(..) => {}
+            Call::AioWrite { fd, len, at, seed } => {
+                let Some(o) = open.get(fd).copied() else { return };
+                let to = self.place(o, *at);
+                self.grows_directly(o, version, to + u64::from(*len));
+                self.submit(n, (o, to, contents(*seed, *at, *len)), walk);
+            }
+            Call::AioRead { .. } | Call::Fadvise(..) => {}
+            Call::AioWait(_) => self.ended(n, did, walk),
+            Call::Fsync(fd) | Call::Fdatasync(fd) => {
+                let full = matches!(did.call, Call::Fsync(_));
+                if let Some(Open { object: o, since, .. }) = open.get(fd).copied() {
+                    let scope = self.scope_of(o, full);
+                    let any = walk.told.get(&o).copied().unwrap_or(0);
+                    self.promise(n, scope, Basis::Sync, (since, any));
+                    if let Some(promise) = self.promises.last_mut() {
+                        promise.is_full = full;
+                    }
+                    if !full {
+                        self.keeps_new(n, o);
+                    }
+                    walk.synced.insert(o, version);
+                    let seen: Vec<(u64, u32)> = walk
+                        .seen
+                        .range((o, 0)..=(o, u64::MAX))
+                        .map(|((_, block), v)| (*block, *v))
+                        .collect();
+                    seen.into_iter().for_each(|(block, v)| self.relies(n, o, block, v));
+                }
+            }
+            Call::Fbarrier(fd) | Call::Fdatabarrier(fd) => {
+                if let Some(o) = object(fd) {
+                    let scope = self.scope_of(o, matches!(did.call, Call::Fbarrier(_)));
+                    self.promise(n, scope, Basis::Order, (0, 0));
+                }
+            }
+            Call::Syncfs(fd) => {
+                let since = open.get(fd).map_or(0, |o| o.since_fs);
+                self.promise(n, Scope::All, Basis::Call, (since, version));
+            }
+            // sync(2) reports no errors, so it promises nothing about what failed.
+            Call::Sync => self.promise(n, Scope::All, Basis::Call, (version, version)),
+            Call::Pread { fd, at, .. } => {
+                if let Some(o) = object(fd) {
+                    self.looked(n, o, *at, &did.read, walk);
+                }
+            }
+            Call::Mark(path) => {
+                let path = self.name(n, path, Follow::Parents);
+                let Some(object) = self.at(&path) else {
+                    self.vain_marks.push(n);
+                    return;
+                };
+                let scope = Scope::Name { object, mark: self.marks.len() as u32 };
+                self.marks.push(path);
+                self.promise(n, scope, Basis::Mark, (0, 0));
+            }
+            Call::DropCaches => {}
+            Call::Truncate(path, len) => {
+                let path = self.name(n, path, Follow::All);
+                if let Some(o) = self.at(&path) {
+                    let beside = walk.in_flight.iter_mut();
+                    beside.filter(|w| w.open.object == o).for_each(|w| w.is_raced = true);
+                    self.resize(o, version, *len);
+                }
+            }
+            Call::Chmod(path, mode) => {
+                let path = self.name(n, path, Follow::All);
+                if let Some(o) = self.at(&path) {
+                    self.files[o as usize].modes.push((version, *mode));
+                }
+            }
+            Call::Chown(path, uid, gid) => {
+                let path = self.name(n, path, Follow::All);
+                if let Some(o) = self.at(&path) {
+                    self.files[o as usize].chown(version, (*uid, *gid));
+                }
+            }
+            Call::Utimensat(path, ..) => {
+                let path = self.name(n, path, Follow::All);
+                if let Some(o) = self.at(&path) {
+                    self.files[o as usize].mtimes.push((version, did.mtime));
+                }
+            }
+            Call::Ftruncate(fd, len) => {
+                if let Some(o) = object(fd) {
+                    self.resize(o, version, *len);
+                }
+            }
+            Call::Fallocate(fd, how, at, len) => {
+                let Some(o) = object(fd) else { return };
+                self.files[o as usize].touch(version);
+                let size = self.size(o);
+                match how {
+                    Alloc::Punch | Alloc::ZeroKeep => {
+                        self.reserve(o, version, 0);
+                        self.zero_range(o, version, *at, (at + len).min(size));
+                    }
+                    Alloc::Zero => {
+                        self.zero_range(o, version, *at, (at + len).min(size));
+                        self.grow(o, version, at + len, None);
+                    }
+                    Alloc::Extend => {
+                        self.grow(o, version, at + len, None);
+                        let own = walk.open.get(fd).copied().filter(|o| o.synced);
+                        if let Some(open) = own {
+                            // So much length is durable; of what was written before nothing is
+                            // said.
+                            let to = at + len;
+                            let from = to.next_multiple_of(self.block);
+                            let any = walk.told.get(&o).copied().unwrap_or(0);
+                            let scope = Scope::Range { object: o, from, to };
+                            self.promise(n, scope, Basis::Reserved, (open.since, any));
+                        }
+                    }
+                    Alloc::Keep => self.reserve(o, version, at + len),
+                    Alloc::Collapse => self.collapse(o, version, *at, *len),
+                    Alloc::Insert => self.insert(o, version, *at, *len),
+                }
+            }
+            Call::Rename(a, b) => {
+                let (a, b) = (self.name(n, a, Follow::Parents), self.name(n, b, Follow::Parents));
+                self.rename(version, &a, &b);
+            }
+            Call::Renameat2(a, b, how) => {
+                let (a, b) = (self.name(n, a, Follow::Parents), self.name(n, b, Follow::Parents));
+                match how {
+                    RenameHow::Exchange => self.exchange(&a, &b),
+                    _ => {
+                        let moves = self.at(&a) != self.at(&b);
+                        self.rename(version, &a, &b);
+                        if moves && how.left_behind().is_some() {
+                            let device = self.make(version, &a, FileType::Char, None);
+                            self.files[device as usize].modes = vec![(version, 0)];
+                        }
+                    }
+                }
+            }
+            Call::Linkat(fd, path) => {
+                let Some(o) = object(fd) else { return };
+                let path = self.name(n, path, Follow::Parents);
+                self.names_now().insert(path, o);
+            }
+            Call::Mknod(path, kind, device) => {
+                let path = self.name(n, path, Follow::Parents);
+                let object = self.make(version, &path, *kind, None);
+                self.files[object as usize].device = *device;
+            }
+            Call::Mkfifo(path) => {
+                let path = self.name(n, path, Follow::Parents);
+                self.make(version, &path, FileType::Fifo, None);
+            }
+            Call::Link(a, b) => {
+                let (a, b) = (self.name(n, a, Follow::Parents), self.name(n, b, Follow::Parents));
+                if let Some(o) = self.at(&a) {
+                    self.names_now().insert(b, o);
+                }
+            }
+            Call::Unlink(a) | Call::Rmdir(a) => {
+                let a = self.name(n, a, Follow::Parents);
+                self.names_now().remove(&a);
+            }
+            Call::Mkdir(a) => {
+                let a = self.name(n, a, Follow::Parents);
+                self.make(version, &a, FileType::Dir, None);
+            }
+            Call::Symlink(target, path) => {
+                let path = self.name(n, path, Follow::Parents);
+                let object = self.make(version, &path, FileType::Symlink, None);
+                self.files[object as usize].target = Some(target.clone());
+            }
+            Call::SetXattr { path, name, len, seed } => {
+                let value = contents(*seed, 0, *len).to_vec();
+                let path = self.name(n, path, Follow::All);
+                self.set_xattr(version, &path, name, Some(value));
+            }
+            Call::RemoveXattr(path, name) => {
+                let path = self.name(n, path, Follow::All);
+                self.set_xattr(version, &path, name, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Contents and lengths of files, version by version.
+
+use wp_medium::Slice;
+
+use super::{BlockVersion, Ledger, Object, Open, SizeVersion};
+
+impl Ledger {
+    pub(super) fn size(&self, o: Object) -> u64 {
+        self.files[o as usize].sizes.last().map_or(0, |s| s.to)
+    }
+
+    /// Up to `len` bytes from `at`, as they are now; none behind the end.
+    pub(super) fn bytes(&self, o: Object, at: u64, len: u64) -> Slice {
+        let end = at.saturating_add(len).min(self.size(o));
+        let mut out = Vec::new();
+        let mut from = at;
+        while from < end {
+            let block = from / self.block;
+            let to = end.min((block + 1) * self.block);
+            let bytes = self.block_now(o, block).to_vec();
+            let start = (from % self.block) as usize;
+            out.extend_from_slice(&bytes[start..start + (to - from) as usize]);
+            from = to;
+        }
+        Slice::from_bytes(&out)
+    }
+
+    /// Whole blocks `at..at + len` are taken out.
+    pub(super) fn collapse(&mut self, o: Object, version: u32, at: u64, len: u64) {
+        let by = len / self.block;
+        self.reserve(o, version, 0);
+        self.shift(o, version, at / self.block, |block| Some(block + by));
+        self.resized(o, version, self.size(o).saturating_sub(len));
+    }
+
+    /// A hole of `len` bytes comes in at `at`.
+    pub(super) fn insert(&mut self, o: Object, version: u32, at: u64, len: u64) {
+        let (first, by) = (at / self.block, len / self.block);
+        self.reserve(o, version, 0);
+        let from = |block: u64| block.checked_sub(by).filter(|b| *b >= first);
+        self.shift(o, version, first, from);
+        self.resized(o, version, self.size(o) + len);
+    }
+
+    /// Every block from `first` on gets the contents of another; `None`: zeroes.
+    fn shift(&mut self, o: Object, version: u32, first: u64, from: impl Fn(u64) -> Option<u64>) {
+        let held: Vec<(u64, Slice)> = {
+            let blocks = &self.files[o as usize].blocks;
+            let Some((last, _)) = blocks.last_key_value() else { return };
+            // Behind the last one there are none but those that move there.
+            let last = (first..).take_while(|b| from(*b).is_none_or(|b| b <= *last));
+            last.map(|b| (b, from(b).map_or_else(|| self.zero_block(), |b| self.block_now(o, b))))
+                .collect()
+        };
+        let emptied: Vec<u64> = {
+            let blocks = &self.files[o as usize].blocks;
+            let end = held.last().map_or(first, |(b, _)| b + 1);
+            blocks.range(end..).map(|(b, _)| *b).collect()
+        };
+        for (block, data) in held {
+            self.set_block(o, block, version, data);
+        }
+        for block in emptied {
+            self.set_block(o, block, version, self.zero_block());
+        }
+    }
+
+    fn zero_block(&self) -> Slice {
+        Slice::zero(self.block as u32)
+    }
+
+    /// The length is another one from this version on.
+    fn resized(&mut self, o: Object, version: u32, to: u64) {
+        // It goes at once, however many transactions the blocks take.
+        let sized = SizeVersion { version, from: to, to, wrote: None, maybe: false };
+        self.files[o as usize].sizes.push(sized);
+    }
+
+    pub(super) fn grow(&mut self, o: Object, version: u32, to: u64, wrote: Option<(u64, u64)>) {
+        let from = self.size(o);
+        if to > from {
+            let grown = SizeVersion { version, from, to, wrote, maybe: false };
+            self.files[o as usize].sizes.push(grown);
+        }
+    }
+
+    /// A direct write that makes a file longer gives up what was reserved behind it: a power
+    /// failure during it has ext4 cut the file at its old end, whatever lay beyond
+    /// (`ext4_orphan_cleanup`).
+    pub(super) fn grows_directly(&mut self, open: Open, version: u32, end: u64) {
+        if open.direct && end > self.size(open.object) {
+            self.reserve(open.object, version, 0);
+        }
+    }
+
+    /// Where a write goes that asks for byte `at`.
+    pub(super) fn place(&self, open: Open, at: u64) -> u64 {
+        if open.append { self.size(open.object) } else { at }
+    }
+
+    /// Space up to byte `end` was asked for, whatever the length; 0: some was given back.
+    pub(super) fn reserve(&mut self, o: Object, version: u32, end: u64) {
+        let before = self.files[o as usize].reserved.last().map_or(0, |r| r.1);
+        let end = if end == 0 { 0 } else { end.max(before) };
+        if end != before {
+            self.files[o as usize].reserved.push((version, end));
+        }
+    }
+
+    pub(super) fn resize(&mut self, o: Object, version: u32, to: u64) {
+        self.reserve(o, version, 0);
+        let from = self.size(o);
+        if to < from {
+            self.zero_range(o, version, to, from);
+        }
+        if to != from {
+            self.resized(o, version, to);
+        }
+        self.files[o as usize].touch(version);
+    }
+
+    pub(super) fn block_now(&self, o: Object, block: u64) -> Slice {
+        let versions = self.files[o as usize].blocks.get(&block);
+        let last = versions.and_then(|v| v.last());
+        last.map_or_else(|| self.zero_block(), |v| v.data.clone())
+    }
+
+    fn set_block(&mut self, o: Object, block: u64, version: u32, data: Slice) {
+        let id = data.id();
+        self.owners.entry(id).or_insert((o, block, version));
+        let versions = self.files[o as usize].blocks.entry(block).or_default();
+        versions.push(BlockVersion { version, data, id, maybe: false });
+    }
+
+    /// A write; with `maybe` one that failed, of which nobody knows how far it came.
+    pub(super) fn write(&mut self, o: Object, version: u32, at: u64, data: &Slice, maybe: bool) {
+        let (end, bs) = (at + u64::from(data.len()), self.block);
+        self.files[o as usize].touch(version);
+        self.grow(o, version, end, Some((at, end)));
+        let life = &mut self.files[o as usize];
+        if let Some(size) = life.sizes.last_mut().filter(|s| s.version == version) {
+            size.maybe = maybe;
+        }
+        for block in at / bs..end.div_ceil(bs) {
+            let (from, to) = (at.max(block * bs), end.min((block + 1) * bs));
+            let part = data.sub((from - at) as u32, (to - from) as u32);
+            let new = match to - from == bs {
+                true => part,
+                false => {
+                    let mut bytes = self.block_now(o, block).to_vec();
+                    let off = (from - block * bs) as usize;
+                    part.copy_to(&mut bytes[off..off + (to - from) as usize]);
+                    Slice::from_bytes(&bytes)
+                }
+            };
+            self.set_block(o, block, version, new);
+            let versions = self.files[o as usize].blocks.get_mut(&block);
+            if let Some(last) = versions.and_then(|v| v.last_mut()) {
+                last.maybe = maybe;
+            }
+        }
+    }
+
+    pub(super) fn zero_range(&mut self, o: Object, version: u32, from: u64, to: u64) {
+        let bs = self.block;
+        let touched: Vec<u64> = match from < to {
+            true => self.files[o as usize].blocks.range(from / bs..to.div_ceil(bs)),
+            false => self.files[o as usize].blocks.range(0..0),
+        }
+        .map(|(b, _)| *b)
+        .collect();
+        for block in touched {
+            let mut bytes = self.block_now(o, block).to_vec();
+            let (a, b) = (from.max(block * bs), to.min((block + 1) * bs));
+            bytes[(a - block * bs) as usize..(b - block * bs) as usize].fill(0);
+            self.set_block(o, block, version, Slice::from_bytes(&bytes));
+        }
+    }
+}

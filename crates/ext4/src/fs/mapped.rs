@@ -1,0 +1,72 @@
+//! Stores through mappings of files, and `sync_file_range`.
+//!
+//! Source: Linux `ext4_page_mkwrite` (`fs/ext4/inode.c`), `sync_file_range` (`fs/sync.c`).
+
+use std::rc::Rc;
+
+use wp_base::FsResult;
+use wp_cache::{Readahead, WbControl};
+use wp_medium::{PAGE_BYTES, Pieces, Slice};
+use wp_vfs::ErrSeqCursor;
+
+use super::inode::Inode;
+use super::mount::Ext4;
+
+impl Ext4 {
+    /// Stores `data` at `offset`, page by page: each is read, every block of it up to the end of
+    /// the file gets its place or the promise of one, and is dirty (`block_page_mkwrite`).
+    ///
+    /// Waits: for the inode's lock, which a fault does not take: a store beside a `write` is one of
+    /// both orders. Errors: as [`Ext4::write_data`].
+    pub(super) async fn write_mapped(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        offset: u64,
+        data: &[Slice],
+        ahead: &Readahead,
+    ) -> FsResult<()> {
+        let page = PAGE_BYTES as u64;
+        let end = offset + data.iter().map(|s| u64::from(s.len())).sum::<u64>();
+        let mut pieces = Pieces::new(data);
+        let mut at = offset;
+        while at < end {
+            let start = at / page * page;
+            let n = (start + page - at).min(end - at);
+            let new = Slice::concat(&pieces.take(n as u32));
+            let _lock = self.lock_alone(inode).await;
+            let (size, bs) = (inode.size.get(), u64::from(self.bs().bytes()));
+            if let Some(window) = ahead.at_fault(&inode.map, start / bs, size, &self.readahead()) {
+                self.start_reads(inode, window).await;
+            }
+            let held = self.read_data(inode, start, page, &Readahead::default()).await?;
+            let mut bytes = Slice::concat(&held);
+            // What the store puts behind the end of the file is lost with the page.
+            let kept = (at + n).min(size.min(start + page)).saturating_sub(at) as usize;
+            let within = (at - start) as usize;
+            if kept > 0 {
+                bytes[within..within + kept].copy_from_slice(&new[..kept]);
+            }
+            if !bytes.is_empty() {
+                self.write_data(inode, start, &[Slice::from_bytes(&bytes)]).await?;
+            }
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Writes what is dirty of bytes `from..to` and waits for it. Errors: `Io`, as a sync tells it.
+    pub(super) async fn write_and_wait(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        (from, to): (u64, u64),
+        told: &ErrSeqCursor,
+    ) -> FsResult<()> {
+        let bs = u64::from(self.bs().bytes());
+        let range = self.pages_of(from / bs, to.div_ceil(bs));
+        inode.map.settle().await;
+        let wbc = WbControl { range, ..WbControl::sync_all() };
+        let written = inode.map.writepages(&wbc).await;
+        inode.map.settle().await;
+        written.and(self.tell(inode, told))
+    }
+}

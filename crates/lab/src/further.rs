@@ -1,0 +1,206 @@
+//! Calls that few programs make, for programs that are made up: files without a name, exchanges and
+//! whiteouts, devices and pipes, permissions, owners and times, stores through mappings, ranges that
+//! are taken out and put in, writes to the end, copies.
+
+use wp_vfs::{DeviceNumber, FileType, RenameHow, TimeSpec};
+use wp_workload::program::{Alloc, Call, Flags};
+
+/// Descriptors in use at most.
+pub const OPEN: u32 = 6;
+
+/// An open descriptor of a program, as the program knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// Its number.
+    pub fd: u32,
+    /// Length of its file.
+    pub size: u64,
+    /// Opened with `O_DIRECT`.
+    pub direct: bool,
+}
+
+/// Who makes up a program.
+pub trait Author {
+    /// A number below `n`, or 0.
+    fn below(&mut self, n: u64) -> u64;
+    /// Adds a call.
+    fn call(&mut self, call: Call);
+    /// A name that nothing has.
+    fn new_name(&mut self) -> String;
+    /// Names of files.
+    fn files(&mut self) -> &mut Vec<String>;
+    /// Names of directories.
+    fn dirs(&mut self) -> &mut Vec<String>;
+    /// What is open.
+    fn open(&mut self) -> &mut Vec<Open>;
+    /// A seed of contents.
+    fn seed(&mut self) -> u32;
+}
+
+fn one_of(a: &mut impl Author, of: &[String]) -> Option<String> {
+    let i = a.below(of.len() as u64) as usize;
+    of.get(i).cloned()
+}
+
+fn a_file(a: &mut impl Author) -> Option<String> {
+    let files = a.files().clone();
+    one_of(a, &files)
+}
+
+fn an_open_one(a: &mut impl Author) -> Option<(usize, Open)> {
+    let n = a.open().len() as u64;
+    let at = a.below(n) as usize;
+    a.open().get(at).map(|o| (at, *o))
+}
+
+fn free_fd(a: &mut impl Author) -> Option<u32> {
+    (0..OPEN).find(|fd| !a.open().iter().any(|o| o.fd == *fd))
+}
+
+/// Adds such a call, or some; `fallocate`: also ranges that are taken out and put in.
+pub fn call(a: &mut impl Author, fallocate: bool) {
+    match a.below(16) {
+        0..=1 => tmpfile(a),
+        2..=3 => renameat2(a),
+        4 => node(a),
+        5..=7 => stat(a),
+        8..=11 => mapped(a),
+        12 => append(a),
+        13 => copy(a),
+        _ if fallocate => shift(a),
+        _ => mapped(a),
+    }
+}
+
+fn node(a: &mut impl Author) {
+    let name = a.new_name();
+    // No program opens it: a pipe would wait for its other end.
+    let made = match a.below(3) {
+        0 => Call::Mkfifo(name),
+        1 => Call::Mknod(name, FileType::Char, DeviceNumber { major: 1, minor: 3 }),
+        // Too large for 16 bits.
+        _ => Call::Mknod(name, FileType::Block, DeviceNumber { major: 259, minor: 300 }),
+    };
+    a.call(made);
+}
+
+fn write(a: &mut impl Author, at: usize) {
+    let Some(Open { fd, size, direct }) = a.open().get(at).copied() else { return };
+    let grain = if direct { 4096 } else { 512 };
+    let (len, offset) = ((1 + a.below(16)) * grain, a.below(size / grain + 2) * grain);
+    a.open()[at].size = size.max(offset + len);
+    let seed = a.seed();
+    a.call(Call::Pwrite { fd, len: len as u32, at: offset, seed });
+}
+
+fn tmpfile(a: &mut impl Author) {
+    let Some(fd) = free_fd(a) else { return };
+    let dirs = a.dirs().clone();
+    let dir = one_of(a, &dirs).unwrap_or_else(|| ".".to_owned());
+    a.call(Call::Open(fd, dir, Flags { tmpfile: true, ..Flags::WRITE }));
+    a.open().push(Open { fd, size: 0, direct: false });
+    let at = a.open().len() - 1;
+    if a.below(3) > 0 {
+        write(a, at);
+    }
+    if a.below(4) > 0 {
+        let name = a.new_name();
+        a.files().push(name.clone());
+        a.call(Call::Linkat(fd, name));
+    }
+}
+
+fn renameat2(a: &mut impl Author) {
+    let Some(old) = a_file(a) else { return };
+    let other = a_file(a).filter(|other| *other != old);
+    match (a.below(3), other) {
+        (0, Some(other)) => a.call(Call::Renameat2(old, other, RenameHow::Exchange)),
+        (1, other) => {
+            let new = other.unwrap_or_else(|| a.new_name());
+            // The old name is a device's now.
+            a.files().retain(|f| *f != new && *f != old);
+            a.files().push(new.clone());
+            a.call(Call::Renameat2(old, new, RenameHow::Whiteout));
+        }
+        _ => {
+            let new = a.new_name();
+            a.files().retain(|f| *f != old);
+            a.files().push(new.clone());
+            a.call(Call::Renameat2(old, new, RenameHow::NoReplace));
+        }
+    }
+}
+
+fn stat(a: &mut impl Author) {
+    let mut all = a.files().clone();
+    all.extend(a.dirs().iter().cloned());
+    let Some(path) = one_of(a, &all) else { return };
+    let n = a.seed();
+    match a.below(3) {
+        0 => a.call(Call::Chmod(path, 0o600 + n % 0o100)),
+        1 => a.call(Call::Chown(path, 1000 + n, 70_000 + n)),
+        _ => {
+            let time = |secs, nanos| TimeSpec { secs, nanos };
+            let (atime, mtime) = (time(1_000_000_000, 1), time(1_000_000_000 + i64::from(n), n));
+            a.call(Call::Utimensat(path, atime, mtime));
+        }
+    }
+}
+
+/// A store through a mapping, `msync`, `sync_file_range`.
+fn mapped(a: &mut impl Author) {
+    let Some((at, Open { fd, size, .. })) = an_open_one(a) else { return };
+    let from = a.below(size);
+    let (most, all) = (1 + a.below(12_000), a.below(2) == 0);
+    match a.below(4) {
+        0 => a.call(Call::Msync(fd, from / 4096 * 4096, most)),
+        1 => a.call(Call::SyncFileRange(fd, from, if all { 0 } else { 8192 })),
+        _ if size > 0 => {
+            let len = (1 + a.below(9000)).min(size - from) as u32;
+            let seed = a.seed();
+            a.call(Call::MmapWrite { fd, len, at: from, seed });
+        }
+        _ => write(a, at),
+    }
+}
+
+fn append(a: &mut impl Author) {
+    let (Some(fd), Some(name)) = (free_fd(a), a_file(a)) else { return };
+    a.call(Call::Open(fd, name, Flags { append: true, ..Flags::WRITE }));
+    for _ in 0..1 + a.below(3) {
+        let (len, seed) = (1 + a.below(6000) as u32, a.seed());
+        a.call(Call::Pwrite { fd, len, at: 0, seed });
+    }
+    if a.below(2) == 0 {
+        a.call(Call::Fsync(fd));
+    }
+    a.call(Call::Close(fd));
+}
+
+fn copy(a: &mut impl Author) {
+    let (Some((_, from)), Some((_, to))) = (an_open_one(a), an_open_one(a)) else { return };
+    if from.direct || to.direct {
+        return;
+    }
+    let (from_at, to_at) = (a.below(from.size + 1), a.below(to.size + 1));
+    let len = 1 + a.below(20_000);
+    a.call(Call::CopyFileRange { from: from.fd, from_at, to: to.fd, to_at, len });
+}
+
+/// A range of whole blocks that goes, or comes in.
+fn shift(a: &mut impl Author) {
+    let Some((at, Open { fd, size, .. })) = an_open_one(a) else { return };
+    let blocks = size / 4096;
+    if blocks < 2 {
+        return write(a, at);
+    }
+    let offset = a.below(blocks) * 4096;
+    let len = (1 + a.below(3)) * 4096;
+    let goes = a.below(2) == 0 && offset + len < size;
+    let (mode, new) = match goes {
+        true => (Alloc::Collapse, size - len),
+        false => (Alloc::Insert, size + len),
+    };
+    a.open()[at].size = new;
+    a.call(Call::Fallocate(fd, mode, offset, len));
+}

@@ -1,0 +1,634 @@
+//! The system calls that programs have.
+
+use std::fmt;
+
+use wp_vfs::{DeviceNumber, FileType, RenameHow, TimeSpec};
+
+use super::words::Words;
+
+/// Most descriptors that a program has, and the longest write, bytes (`prog.c` has as much room).
+pub const LIMITS: (u32, u32) = (64, 1 << 20);
+
+/// Most asynchronous calls of a program that have begun and were not waited for.
+pub const AIO_MOST: u32 = 256;
+
+/// Most bytes of a `copy_file_range` (`MAX_RW_COUNT` is more).
+const COPY_MAX: u32 = 1 << 30;
+
+/// Words of `renameat2`.
+const RENAMES: [(&str, RenameHow); 3] = [
+    ("noreplace", RenameHow::NoReplace),
+    ("exchange", RenameHow::Exchange),
+    ("whiteout", RenameHow::Whiteout),
+];
+
+fn rename_flag(how: RenameHow) -> &'static str {
+    RENAMES.iter().find(|(_, h)| *h == how).map_or("", |(n, _)| n)
+}
+
+/// Names of a table, for an error.
+fn one_of<T>(table: &[(&'static str, T)]) -> String {
+    table.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// A time as seconds with nine digits behind the point, as [`Words::time`] reads it.
+fn seconds(t: TimeSpec) -> String {
+    format!("{}.{:09}", t.secs, t.nanos)
+}
+
+/// Longest value of an extended attribute, bytes: `XATTR_SIZE_MAX`.
+const XATTR_MAX: u32 = 65536;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `O_RDWR` and not `O_RDONLY`.
+    pub write: bool,
+    /// `O_CREAT`.
+    pub create: bool,
+    /// `O_TRUNC`.
+    pub truncate: bool,
+    /// `O_APPEND`: every write goes to the end, wherever it asks for.
+    pub append: bool,
+    /// `O_DIRECT`.
+    pub direct: bool,
+    /// `O_DSYNC`.
+    pub dsync: bool,
+    /// `O_SYNC`.
+    pub sync: bool,
+    /// `O_EXCL`.
+    pub excl: bool,
+    /// `O_TMPFILE`: the path is a directory's, and the file has no name until `linkat`.
+    pub tmpfile: bool,
+}
+
+impl Flags {
+    /// `O_RDONLY`.
+    pub const READ: Flags = Flags {
+        write: false,
+        create: false,
+        truncate: false,
+        append: false,
+        direct: false,
+        dsync: false,
+        sync: false,
+        excl: false,
+        tmpfile: false,
+    };
+    /// `O_RDWR`.
+    pub const WRITE: Flags = Flags { write: true, ..Flags::READ };
+    /// `O_RDWR|O_CREAT`.
+    pub const CREATE: Flags = Flags { create: true, ..Flags::WRITE };
+
+    fn parse(text: &str) -> Result<Flags, String> {
+        let mut f = Flags::default();
+        for word in text.split(',') {
+            match word {
+                "r" => {}
+                "rw" => f.write = true,
+                "creat" => f.create = true,
+                "trunc" => f.truncate = true,
+                "append" => f.append = true,
+                "direct" => f.direct = true,
+                "dsync" => f.dsync = true,
+                "sync" => f.sync = true,
+                "excl" => f.excl = true,
+                "tmpfile" => f.tmpfile = true,
+                _ => {
+                    return Err(format!(
+                        "`{word}`: flags are r, rw, creat, excl, tmpfile, trunc, append, direct, \
+                         dsync, sync"
+                    ));
+                }
+            }
+        }
+        Ok(f)
+    }
+}
+
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.write { "rw" } else { "r" })?;
+        for (on, name) in [
+            (self.create, "creat"),
+            (self.excl, "excl"),
+            (self.tmpfile, "tmpfile"),
+            (self.truncate, "trunc"),
+            (self.append, "append"),
+            (self.direct, "direct"),
+            (self.dsync, "dsync"),
+            (self.sync, "sync"),
+        ] {
+            if on {
+                write!(f, ",{name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `fallocate` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alloc {
+    /// Mode 0: space, and the size moves.
+    Extend,
+    /// `FALLOC_FL_KEEP_SIZE`.
+    Keep,
+    /// `FALLOC_FL_PUNCH_HOLE|FALLOC_FL_KEEP_SIZE`.
+    Punch,
+    /// `FALLOC_FL_ZERO_RANGE`.
+    Zero,
+    /// `FALLOC_FL_ZERO_RANGE|FALLOC_FL_KEEP_SIZE`.
+    ZeroKeep,
+    /// `FALLOC_FL_COLLAPSE_RANGE`: the range goes, and what is behind it moves up.
+    Collapse,
+    /// `FALLOC_FL_INSERT_RANGE`: a hole comes in, and what is behind it moves down.
+    Insert,
+}
+
+impl Alloc {
+    const NAMES: [(&'static str, Alloc); 7] = [
+        ("extend", Alloc::Extend),
+        ("keep", Alloc::Keep),
+        ("punch", Alloc::Punch),
+        ("zero", Alloc::Zero),
+        ("zero-keep", Alloc::ZeroKeep),
+        ("collapse", Alloc::Collapse),
+        ("insert", Alloc::Insert),
+    ];
+
+    /// Its word in a program.
+    pub fn name(self) -> &'static str {
+        Alloc::NAMES.iter().find(|(_, a)| *a == self).map_or("", |(n, _)| n)
+    }
+}
+
+/// What `fadvise` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advise {
+    /// Nothing of its reads (`POSIX_FADV_NORMAL`).
+    Normal,
+    /// They are in order (`POSIX_FADV_SEQUENTIAL`).
+    Sequential,
+    /// They are not (`POSIX_FADV_RANDOM`).
+    Random,
+    /// What is cached is not needed any more (`POSIX_FADV_DONTNEED`).
+    DontNeed,
+}
+
+impl Advise {
+    /// Their names.
+    pub const NAMES: [(&'static str, Advise); 4] = [
+        ("normal", Advise::Normal),
+        ("sequential", Advise::Sequential),
+        ("random", Advise::Random),
+        ("dontneed", Advise::DontNeed),
+    ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        Advise::NAMES.iter().find(|(_, a)| *a == self).map_or("", |(n, _)| n)
+    }
+}
+
+/// A system call. Descriptors are numbers of the program's own, below 64; `.` is the root directory
+/// of the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `open`: descriptor, path, how.
+    Open(u32, String, Flags),
+    /// `close`.
+    Close(u32),
+    /// `pwrite`.
+    Pwrite {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+        /// Seed of the contents.
+        seed: u32,
+    },
+    /// A store through a mapping: `mmap` with `MAP_SHARED` of the pages, a store, `munmap`.
+    MmapWrite {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+        /// Seed of the contents.
+        seed: u32,
+    },
+    /// `msync` with `MS_SYNC` of a mapping of the file: descriptor, offset, length.
+    Msync(u32, u64, u64),
+    /// `sync_file_range` with all of its flags: descriptor, offset, length; 0: to the end.
+    SyncFileRange(u32, u64, u64),
+    /// `copy_file_range`.
+    CopyFileRange {
+        /// Descriptor of what is copied.
+        from: u32,
+        /// Where it begins there.
+        from_at: u64,
+        /// Descriptor of the copy.
+        to: u32,
+        /// Where it begins there.
+        to_at: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// `fsync`.
+    Fsync(u32),
+    /// `fdatasync`.
+    Fdatasync(u32),
+    /// `fbarrier` of BarrierFS: order, and no wait for the device.
+    Fbarrier(u32),
+    /// `fdatabarrier`.
+    Fdatabarrier(u32),
+    /// `syncfs`.
+    Syncfs(u32),
+    /// `sync`.
+    Sync,
+    /// `ftruncate`.
+    Ftruncate(u32, u64),
+    /// `fallocate`: descriptor, what, offset, length.
+    Fallocate(u32, Alloc, u64, u64),
+    /// `rename`.
+    Rename(String, String),
+    /// `renameat2` with one of its flags.
+    Renameat2(String, String, RenameHow),
+    /// `link`.
+    Link(String, String),
+    /// `linkat` of a descriptor, with `AT_EMPTY_PATH`: what was opened with `O_TMPFILE` gets its
+    /// first name.
+    Linkat(u32, String),
+    /// `unlink`.
+    Unlink(String),
+    /// `mkdir`.
+    Mkdir(String),
+    /// `rmdir`.
+    Rmdir(String),
+    /// `symlink`: what it points to, and its own path.
+    Symlink(String, String),
+    /// `mknod` of a device: path, character or block, number.
+    Mknod(String, FileType, DeviceNumber),
+    /// `mkfifo`.
+    Mkfifo(String),
+    /// `chmod`: path, permission bits.
+    Chmod(String, u32),
+    /// `chown`: path, user, group.
+    Chown(String, u32, u32),
+    /// `utimensat`: path, times of access and of modification.
+    Utimensat(String, TimeSpec, TimeSpec),
+    /// `truncate`: path, length.
+    Truncate(String, u64),
+    /// `setxattr`.
+    SetXattr {
+        /// Path.
+        path: String,
+        /// Name, with its prefix.
+        name: String,
+        /// Bytes.
+        len: u32,
+        /// Seed of the value.
+        seed: u32,
+    },
+    /// `removexattr`: path, name.
+    RemoveXattr(String, String),
+    /// `pread`.
+    Pread {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+    },
+    /// `posix_fadvise` of a whole file.
+    Fadvise(u32, Advise),
+    /// `io_submit` of one `pwrite`.
+    AioWrite {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+        /// Seed of the contents.
+        seed: u32,
+    },
+    /// `io_submit` of one `pread`.
+    AioRead {
+        /// Descriptor.
+        fd: u32,
+        /// Bytes.
+        len: u32,
+        /// Where.
+        at: u64,
+    },
+    /// `io_getevents`: waits until this number of calls has ended, and takes all that
+    /// have.
+    AioWait(u32),
+    /// What is cached and clean is forgotten (`/proc/sys/vm/drop_caches`).
+    DropCaches,
+    /// The program tells the world that there is such a file: whoever relies on that does so from
+    /// here on. No call of the kernel's.
+    Mark(String),
+}
+
+impl Call {
+    /// The system call's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Call::Open(..) => "open",
+            Call::Close(_) => "close",
+            Call::Pwrite { .. } => "pwrite",
+            Call::MmapWrite { .. } => "mmap_write",
+            Call::Msync(..) => "msync",
+            Call::SyncFileRange(..) => "sync_file_range",
+            Call::CopyFileRange { .. } => "copy_file_range",
+            Call::Fsync(_) => "fsync",
+            Call::Fdatasync(_) => "fdatasync",
+            Call::Fbarrier(_) => "fbarrier",
+            Call::Fdatabarrier(_) => "fdatabarrier",
+            Call::Syncfs(_) => "syncfs",
+            Call::Sync => "sync",
+            Call::Ftruncate(..) => "ftruncate",
+            Call::Fallocate(..) => "fallocate",
+            Call::Rename(..) => "rename",
+            Call::Renameat2(..) => "renameat2",
+            Call::Link(..) => "link",
+            Call::Linkat(..) => "linkat",
+            Call::Mknod(..) => "mknod",
+            Call::Mkfifo(_) => "mkfifo",
+            Call::Chmod(..) => "chmod",
+            Call::Chown(..) => "chown",
+            Call::Utimensat(..) => "utimensat",
+            Call::Truncate(..) => "truncate",
+            Call::Unlink(_) => "unlink",
+            Call::Mkdir(_) => "mkdir",
+            Call::Rmdir(_) => "rmdir",
+            Call::Symlink(..) => "symlink",
+            Call::SetXattr { .. } => "setxattr",
+            Call::RemoveXattr(..) => "removexattr",
+            Call::Pread { .. } => "pread",
+            Call::Fadvise(..) => "fadvise",
+            Call::AioWrite { .. } => "aio_write",
+            Call::AioRead { .. } => "aio_read",
+            Call::AioWait(_) => "aio_wait",
+            Call::DropCaches => "drop_caches",
+            Call::Mark(_) => "mark",
+        }
+    }
+}
+
+impl Call {
+    /// The descriptor that it uses, or makes.
+    pub fn descriptor(&self) -> Option<u32> {
+        self.clone().descriptor_mut().copied()
+    }
+
+    /// The same, to be changed.
+    pub fn descriptor_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Call::Open(fd, ..)
+            | Call::Close(fd)
+            | Call::Pwrite { fd, .. }
+            | Call::Pread { fd, .. }
+            | Call::AioWrite { fd, .. }
+            | Call::AioRead { fd, .. }
+            | Call::Fsync(fd)
+            | Call::Fdatasync(fd)
+            | Call::Fbarrier(fd)
+            | Call::Fdatabarrier(fd)
+            | Call::Syncfs(fd)
+            | Call::Ftruncate(fd, _)
+            | Call::Fadvise(fd, _)
+            | Call::MmapWrite { fd, .. }
+            | Call::Msync(fd, ..)
+            | Call::SyncFileRange(fd, ..)
+            | Call::CopyFileRange { to: fd, .. }
+            | Call::Linkat(fd, _)
+            | Call::Fallocate(fd, ..) => Some(fd),
+            Call::Sync
+            | Call::DropCaches
+            | Call::AioWait(_)
+            | Call::Rename(..)
+            | Call::Renameat2(..)
+            | Call::Link(..)
+            | Call::Unlink(_)
+            | Call::Mkdir(_)
+            | Call::Mknod(..)
+            | Call::Mkfifo(_)
+            | Call::Chmod(..)
+            | Call::Chown(..)
+            | Call::Utimensat(..)
+            | Call::Truncate(..)
+            | Call::Rmdir(_)
+            | Call::Symlink(..)
+            | Call::SetXattr { .. }
+            | Call::RemoveXattr(..)
+            | Call::Mark(_) => None,
+        }
+    }
+
+    /// The paths that it names, to be changed.
+    pub fn paths_mut(&mut self) -> Vec<&mut String> {
+        match self {
+            Call::Open(_, p, _)
+            | Call::Unlink(p)
+            | Call::Mkdir(p)
+            | Call::Rmdir(p)
+            | Call::Symlink(_, p)
+            | Call::Linkat(_, p)
+            | Call::Mknod(p, ..)
+            | Call::Mkfifo(p)
+            | Call::Chmod(p, _)
+            | Call::Chown(p, ..)
+            | Call::Utimensat(p, ..)
+            | Call::Truncate(p, _)
+            | Call::SetXattr { path: p, .. }
+            | Call::RemoveXattr(p, _)
+            | Call::Mark(p) => vec![p],
+            Call::Rename(a, b) | Call::Renameat2(a, b, _) | Call::Link(a, b) => vec![a, b],
+            Call::Close(_)
+            | Call::Pwrite { .. }
+            | Call::Pread { .. }
+            | Call::Fadvise(..)
+            | Call::AioWrite { .. }
+            | Call::AioRead { .. }
+            | Call::AioWait(_)
+            | Call::MmapWrite { .. }
+            | Call::Msync(..)
+            | Call::SyncFileRange(..)
+            | Call::CopyFileRange { .. }
+            | Call::Fsync(_)
+            | Call::Fdatasync(_)
+            | Call::Fbarrier(_)
+            | Call::Fdatabarrier(_)
+            | Call::Syncfs(_)
+            | Call::Sync
+            | Call::Ftruncate(..)
+            | Call::Fallocate(..)
+            | Call::DropCaches => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Call::Open(fd, path, how) => write!(f, "{name} {fd} {path} {how}"),
+            Call::Close(fd)
+            | Call::Fsync(fd)
+            | Call::Fdatasync(fd)
+            | Call::Fbarrier(fd)
+            | Call::Fdatabarrier(fd)
+            | Call::Syncfs(fd) => write!(f, "{name} {fd}"),
+            Call::Sync => f.write_str(name),
+            Call::Pwrite { fd, len, at, seed }
+            | Call::MmapWrite { fd, len, at, seed }
+            | Call::AioWrite { fd, len, at, seed } => {
+                write!(f, "{name} {fd} {len} {at} {seed}")
+            }
+            Call::Msync(fd, at, len) | Call::SyncFileRange(fd, at, len) => {
+                write!(f, "{name} {fd} {at} {len}")
+            }
+            Call::CopyFileRange { from, from_at, to, to_at, len } => {
+                write!(f, "{name} {from} {from_at} {to} {to_at} {len}")
+            }
+            Call::Renameat2(a, b, how) => write!(f, "{name} {a} {b} {}", rename_flag(*how)),
+            Call::Linkat(fd, path) => write!(f, "{name} {fd} {path}"),
+            Call::Mknod(path, kind, device) => {
+                write!(f, "{name} {path} {} {} {}", kind.word(), device.major, device.minor)
+            }
+            Call::Chmod(path, mode) => write!(f, "{name} {path} {mode:04o}"),
+            Call::Chown(path, uid, gid) => write!(f, "{name} {path} {uid} {gid}"),
+            Call::Utimensat(path, atime, mtime) => {
+                write!(f, "{name} {path} {} {}", seconds(*atime), seconds(*mtime))
+            }
+            Call::Truncate(path, len) => write!(f, "{name} {path} {len}"),
+            Call::AioWait(n) => write!(f, "{name} {n}"),
+            Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
+            Call::Fadvise(fd, what) => write!(f, "{name} {fd} {}", what.name()),
+            Call::Fallocate(fd, mode, at, len) => {
+                write!(f, "{name} {fd} {} {at} {len}", mode.name())
+            }
+            Call::Rename(a, b)
+            | Call::Link(a, b)
+            | Call::Symlink(a, b)
+            | Call::RemoveXattr(a, b) => write!(f, "{name} {a} {b}"),
+            Call::SetXattr { path, name: of, len, seed } => {
+                write!(f, "{name} {path} {of} {len} {seed}")
+            }
+            Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) | Call::Mkfifo(a) | Call::Mark(a) => {
+                write!(f, "{name} {a}")
+            }
+            Call::Pread { fd, len, at } | Call::AioRead { fd, len, at } => {
+                write!(f, "{name} {fd} {len} {at}")
+            }
+            Call::DropCaches => f.write_str(name),
+        }
+    }
+}
+
+pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
+    Ok(match name {
+        "open" => Call::Open(w.fd()?, w.owned()?, Flags::parse(w.text()?)?),
+        "close" => Call::Close(w.fd()?),
+        "pwrite" => Call::Pwrite {
+            fd: w.fd()?,
+            len: w.small(LIMITS.1 + 1)?,
+            at: w.number()?,
+            seed: w.small(u32::MAX)?,
+        },
+        "mmap_write" => Call::MmapWrite {
+            fd: w.fd()?,
+            len: w.small(LIMITS.1 + 1)?,
+            at: w.number()?,
+            seed: w.small(u32::MAX)?,
+        },
+        "msync" => Call::Msync(w.fd()?, w.number()?, w.number()?),
+        "sync_file_range" => Call::SyncFileRange(w.fd()?, w.number()?, w.number()?),
+        "copy_file_range" => Call::CopyFileRange {
+            from: w.fd()?,
+            from_at: w.number()?,
+            to: w.fd()?,
+            to_at: w.number()?,
+            len: u64::from(w.small(COPY_MAX + 1)?),
+        },
+        "fsync" => Call::Fsync(w.fd()?),
+        "fdatasync" => Call::Fdatasync(w.fd()?),
+        "fbarrier" => Call::Fbarrier(w.fd()?),
+        "fdatabarrier" => Call::Fdatabarrier(w.fd()?),
+        "syncfs" => Call::Syncfs(w.fd()?),
+        "sync" => Call::Sync,
+        "ftruncate" => Call::Ftruncate(w.fd()?, w.number()?),
+        "fallocate" => {
+            let fd = w.fd()?;
+            let mode = w.text()?;
+            let mode = Alloc::NAMES
+                .iter()
+                .find(|(n, _)| *n == mode)
+                .map(|(_, a)| *a)
+                .ok_or_else(|| format!("`{mode}`: one of {}", one_of(&Alloc::NAMES)))?;
+            Call::Fallocate(fd, mode, w.number()?, w.number()?)
+        }
+        "rename" => Call::Rename(w.owned()?, w.owned()?),
+        "renameat2" => {
+            let (a, b, flag) = (w.owned()?, w.owned()?, w.text()?);
+            let known = RENAMES.iter().find(|(n, _)| *n == flag).map(|(_, how)| *how);
+            let none = || format!("`{flag}`: one of {}", one_of(&RENAMES));
+            Call::Renameat2(a, b, known.ok_or_else(none)?)
+        }
+        "link" => Call::Link(w.owned()?, w.owned()?),
+        "linkat" => Call::Linkat(w.fd()?, w.owned()?),
+        "mknod" => {
+            let (path, kind) = (w.owned()?, w.text()?);
+            let kind = match kind {
+                "char" => FileType::Char,
+                "block" => FileType::Block,
+                _ => return Err(format!("`{kind}`: one of char, block")),
+            };
+            let (major, minor) = (w.small(1 << 12)?, w.small(1 << 20)?);
+            Call::Mknod(path, kind, DeviceNumber { major, minor })
+        }
+        "mkfifo" => Call::Mkfifo(w.owned()?),
+        "chmod" => Call::Chmod(w.owned()?, w.octal()?),
+        "chown" => Call::Chown(w.owned()?, w.small(u32::MAX)?, w.small(u32::MAX)?),
+        "utimensat" => Call::Utimensat(w.owned()?, w.time()?, w.time()?),
+        "truncate" => Call::Truncate(w.owned()?, w.number()?),
+        "unlink" => Call::Unlink(w.owned()?),
+        "mkdir" => Call::Mkdir(w.owned()?),
+        "rmdir" => Call::Rmdir(w.owned()?),
+        "symlink" => Call::Symlink(w.owned()?, w.owned()?),
+        "setxattr" => Call::SetXattr {
+            path: w.owned()?,
+            name: w.owned()?,
+            len: w.small(XATTR_MAX + 1)?,
+            seed: w.small(u32::MAX)?,
+        },
+        "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
+        "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
+        "fadvise" => {
+            let fd = w.fd()?;
+            let what = w.text()?;
+            let known = Advise::NAMES.iter().find(|(n, _)| *n == what).map(|(_, a)| *a);
+            let none = || format!("`{what}`: one of normal, sequential, random, dontneed");
+            Call::Fadvise(fd, known.ok_or_else(none)?)
+        }
+        "aio_write" => Call::AioWrite {
+            fd: w.fd()?,
+            len: w.small(LIMITS.1 + 1)?,
+            at: w.number()?,
+            seed: w.small(u32::MAX)?,
+        },
+        "aio_read" => Call::AioRead { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
+        "aio_wait" => Call::AioWait(w.small(AIO_MOST + 1)?),
+        "drop_caches" => Call::DropCaches,
+        "mark" => Call::Mark(w.owned()?),
+        _ => return Err(format!("`{name}` is neither a step nor a call that programs have")),
+    })
+}

@@ -1,0 +1,60 @@
+//! The words of a line.
+
+use wp_vfs::TimeSpec;
+
+use crate::fio::MICROS_MAX;
+
+use super::call::LIMITS;
+
+pub(super) struct Words<'a>(pub(super) std::str::SplitWhitespace<'a>);
+
+impl<'a> Words<'a> {
+    pub(super) fn text(&mut self) -> Result<&'a str, String> {
+        self.0.next().ok_or_else(|| "a word is missing".to_owned())
+    }
+    /// Microseconds, as [`Words::number`].
+    pub(super) fn micros(&mut self) -> Result<u64, String> {
+        let us = self.number()?;
+        match us <= MICROS_MAX {
+            true => Ok(us),
+            false => Err(format!("`{us}`: at most {MICROS_MAX} us, ten years")),
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, String> {
+        let w = self.text()?;
+        w.parse().map_err(|_| format!("`{w}`: a whole number is needed"))
+    }
+    pub(super) fn small(&mut self, below: u32) -> Result<u32, String> {
+        let n = self.number()?;
+        u32::try_from(n)
+            .ok()
+            .filter(|n| *n < below)
+            .ok_or_else(|| format!("{n}: must be below {below}"))
+    }
+    pub(super) fn fd(&mut self) -> Result<u32, String> {
+        self.small(LIMITS.0)
+    }
+    pub(super) fn owned(&mut self) -> Result<String, String> {
+        self.text().map(str::to_owned)
+    }
+    /// Permission bits, in octal.
+    pub(super) fn octal(&mut self) -> Result<u32, String> {
+        let w = self.text()?;
+        let bits = u32::from_str_radix(w, 8).ok().filter(|bits| *bits <= 0o7777);
+        bits.ok_or_else(|| format!("`{w}`: permission bits are octal, 0 to 7777"))
+    }
+
+    /// Seconds since 1970, with up to nine digits behind a point.
+    pub(super) fn time(&mut self) -> Result<TimeSpec, String> {
+        let w = self.text()?;
+        let parsed = || {
+            let (secs, nanos) = w.split_once('.').unwrap_or((w, "0"));
+            let digits = nanos.len() <= 9 && nanos.bytes().all(|b| b.is_ascii_digit());
+            let nanos: u32 = digits.then(|| format!("{nanos:0<9}"))?.parse().ok()?;
+            let secs: u32 = secs.parse().ok()?;
+            Some(TimeSpec { secs: i64::from(secs), nanos })
+        };
+        parsed().ok_or_else(|| format!("`{w}`: a time is seconds since 1970, as 1000000000.5"))
+    }
+}
