@@ -23,7 +23,7 @@ impl Judge<'_> {
             Basis::New => self.profile.new_by_fdatasync,
             Basis::Reserved => self.profile.fallocate_syncs,
         };
-        let made = self.ledger.promises.iter().filter(|p| p.operation < self.ended);
+        let made = self.ledger.promises.iter().filter(|p| p.version() <= self.ended);
         let mut kept = KeptFiles::default();
         let newest = OnceCell::new();
         // The last ones first: what they cover need not be checked again.
@@ -61,12 +61,12 @@ impl Judge<'_> {
         out: &mut Vec<Violation>,
     ) {
         let by = By {
-            call: self.ledger.text(promise.operation + 1),
+            call: self.ledger.text(promise.version()),
             before: before.map(|version| self.ledger.text(version)),
         };
         // A promise holds from the return of its call on. The cut that is judged by it comes at
         // that moment at the earliest, and whatever was called before may show.
-        let begun = self.begun.max(promise.operation + 1);
+        let begun = self.begun.max(promise.version());
         let judge = Judge { begun, ..*self };
         let covers = promise.covers;
         let first = self.profile.errors == Telling::First;

@@ -17,6 +17,7 @@ mod recover_at_mount;
 mod reference;
 mod reference_images;
 mod robustness;
+mod shift;
 mod skip;
 mod stress;
 mod support;

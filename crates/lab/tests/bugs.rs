@@ -174,6 +174,7 @@ fn ext4_keeps_the_name_of_a_new_file_that_was_synced_and_posix_need_not() {
         ino: 12,
         nlink: 2,
         size: 4096,
+        stat: None,
         target: None,
         xattrs: Some(Vec::new()),
         blocks: Vec::new(),

@@ -138,6 +138,14 @@ fn reads_wait_as_in_a_guest() {
     random_programs("f2fs", With::Reads);
 }
 
+/// Files without a name, exchanges, devices, attributes, mappings, ranges that move, copies.
+#[test]
+fn all_calls_wait_as_in_a_guest() {
+    for fs in ["ext4", "f2fs", "nilfs2"] {
+        random_programs(fs, With::AllCalls);
+    }
+}
+
 #[test]
 fn random_programs_wait_as_in_a_guest_on_f2fs() {
     random_programs("f2fs", With::Nothing);

@@ -180,11 +180,14 @@ impl Ledger {
                 let (Some(source), Some(target)) = (object(from), object(to)) else { return };
                 let len = did.short.map_or(*len, u64::from);
                 let data = self.bytes(source, *from_at, len);
-                if !data.is_empty() {
-                    let range = (*to_at, *to_at + u64::from(data.len()));
+                if let Some((last, piece)) = data.last() {
+                    let range = (*to_at, *to_at + last + u64::from(piece.len()));
                     let is_raced = walk.is_raced(target, range);
                     let open = walk.open.get(to).copied();
-                    self.write(target, version, *to_at, &data, is_raced);
+                    self.grow(target, version, range.1, Some(range));
+                    for (at, piece) in &data {
+                        self.write(target, version, *to_at + at, piece, is_raced);
+                    }
                     if let Some(open) = open.filter(|_| !is_raced) {
                         self.written(n, open, range, walk);
                     }

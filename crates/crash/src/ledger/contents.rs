@@ -9,20 +9,20 @@ impl Ledger {
         self.files[o as usize].sizes.last().map_or(0, |s| s.to)
     }
 
-    /// Up to `len` bytes from `at`, as they are now; none behind the end.
-    pub(super) fn bytes(&self, o: Object, at: u64, len: u64) -> Slice {
+    /// Up to `len` bytes from `at`, as they are now, block by block: how far each is behind `at`, and
+    /// its bytes. None behind the end.
+    pub(super) fn bytes(&self, o: Object, at: u64, len: u64) -> Vec<(u64, Slice)> {
         let end = at.saturating_add(len).min(self.size(o));
         let mut out = Vec::new();
         let mut from = at;
         while from < end {
             let block = from / self.block;
             let to = end.min((block + 1) * self.block);
-            let bytes = self.block_now(o, block).to_vec();
-            let start = (from % self.block) as usize;
-            out.extend_from_slice(&bytes[start..start + (to - from) as usize]);
+            let start = (from % self.block) as u32;
+            out.push((from - at, self.block_now(o, block).sub(start, (to - from) as u32)));
             from = to;
         }
-        Slice::from_bytes(&out)
+        out
     }
 
     /// Whole blocks `at..at + len` are taken out.

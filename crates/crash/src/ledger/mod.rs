@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use wp_base::{DeviceNumber, FsError};
 use wp_medium::Slice;
-use wp_vfs::{FileType, TimeSpec};
+use wp_vfs::{FileType, Stat, TimeSpec};
 use wp_workload::program::{Call, Ended};
 
 use crate::paths::{Follow, ROOT_PATH};
@@ -33,6 +33,27 @@ pub struct Did {
     pub mtime: Option<TimeSpec>,
     /// For `aio_wait`: what has ended, by the number of the operation that submitted it.
     pub ended: Vec<Ended>,
+}
+
+/// A file that is there before the program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Before {
+    /// Path without a leading slash. Two with one inode number are names of one file.
+    pub path: String,
+    /// Kind.
+    pub kind: FileType,
+    /// Inode number.
+    pub ino: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// Plain attributes.
+    pub stat: Stat,
+    /// Target of a symbolic link.
+    pub target: Option<String>,
+    /// Extended attributes, by name with its prefix.
+    pub xattrs: Vec<(String, Vec<u8>)>,
+    /// What it holds, by the byte at which it begins; the rest is zeroes.
+    pub data: Vec<(u64, Slice)>,
 }
 
 /// Number of a file, directory or link: no two in a run have the same.
@@ -186,8 +207,8 @@ pub(crate) enum Basis {
 /// A promise, made when the operation returns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
-    /// The operation.
-    pub operation: u32,
+    /// The operation; `None`: it holds from the beginning.
+    pub operation: Option<u32>,
     /// Versions up to this one (inclusive) are covered.
     pub covers: u32,
     /// Of what.
@@ -201,6 +222,13 @@ pub(crate) struct Promise {
     pub since_own: u32,
     /// The same if it is enough that any open file was told.
     pub since_any: u32,
+}
+
+impl Promise {
+    /// The version that its operation made; 0: it holds from the beginning.
+    pub fn version(&self) -> u32 {
+        self.operation.map_or(0, |n| n + 1)
+    }
 }
 
 /// A file that took the name of another, or was cut to nothing and written anew.
@@ -245,6 +273,8 @@ pub struct Ledger {
     pub(crate) zero: u128,
     /// What each operation was, as text.
     pub(crate) texts: Vec<String>,
+    /// What made version 0.
+    first_words: &'static str,
 }
 
 /// An open descriptor.
@@ -328,6 +358,11 @@ impl Ledger {
     /// Of a program, with what each of its operations did, on a file system with blocks of `block`
     /// bytes whose tree was empty.
     pub fn new(operations: &[Did], block: u32) -> Ledger {
+        Ledger::after(&[], operations, block)
+    }
+
+    /// The same on a file system with these files, all of which are durable.
+    pub fn after(before: &[Before], operations: &[Did], block: u32) -> Ledger {
         let root = FileLife::new(FileType::Dir, None, Vec::new());
         let mut ledger = Ledger {
             block: u64::from(block),
@@ -344,8 +379,17 @@ impl Ledger {
             by_ino: BTreeMap::new(),
             owners: BTreeMap::new(),
             zero: Slice::zero(block).id(),
+            first_words: "before the program",
             texts: operations.iter().map(|d| d.call.to_string()).collect(),
         };
+        if !before.is_empty() {
+            ledger.first_words = "what recovery left";
+            before.iter().for_each(|file| ledger.begin_with(file));
+            let (covers, scope, basis, is_full) = (0, Scope::All, Basis::Call, true);
+            let (operation, since_own, since_any) = (None, 0, 0);
+            let kept = Promise { operation, covers, scope, basis, is_full, since_own, since_any };
+            ledger.promises.push(kept);
+        }
         let mut walk = Walk::default();
         for (n, did) in operations.iter().enumerate() {
             let last = ledger.names.len() - 1;
@@ -359,6 +403,34 @@ impl Ledger {
             }
         }
         ledger
+    }
+
+    /// A file of the beginning.
+    fn begin_with(&mut self, file: &Before) {
+        let known = self.by_ino.get(&file.ino).and_then(|all| all.first()).copied();
+        if let Some(object) = known.filter(|_| file.kind != FileType::Dir) {
+            self.names_now().insert(file.path.clone(), object);
+            return;
+        }
+        let object = self.make(0, &file.path, file.kind, Some(file.ino));
+        let life = &mut self.files[object as usize];
+        life.modes = vec![(0, file.stat.mode)];
+        life.owners = vec![(0, file.stat.owner)];
+        life.mtimes = vec![(0, Some(file.stat.mtime))];
+        life.device = file.stat.device;
+        life.target.clone_from(&file.target);
+        let value = |v: &Vec<u8>| vec![XattrVersion { version: 0, value: Some(v.clone()) }];
+        life.xattrs = file.xattrs.iter().map(|(n, v)| (n.clone(), value(v))).collect();
+        if file.kind != FileType::File {
+            return;
+        }
+        for (at, data) in &file.data {
+            self.write(object, 0, *at, data, false);
+        }
+        let (from, to) = (file.size, file.size);
+        let sized = SizeVersion { version: 0, from, to, wrote: None, maybe: false };
+        self.files[object as usize].sizes = vec![sized];
+        self.files[object as usize].mtimes = vec![(0, Some(file.stat.mtime))];
     }
 
     /// Says that the file system had stopped for an error and left word of that, once operation
@@ -406,7 +478,7 @@ impl Ledger {
     /// An operation as text; versions are one higher than operations.
     pub fn text(&self, version: u32) -> &str {
         match version {
-            0 => "before the program",
+            0 => self.first_words,
             v => self.texts.get(v as usize - 1).map_or("", String::as_str),
         }
     }
@@ -477,6 +549,7 @@ impl Ledger {
 
     fn promise(&mut self, operation: u32, scope: Scope, basis: Basis, since: (u32, u32)) {
         let (covers, (since_own, since_any)) = (operation + 1, since);
+        let operation = Some(operation);
         let is_full = true;
         let promise = Promise { operation, covers, scope, basis, is_full, since_own, since_any };
         self.promises.push(promise);

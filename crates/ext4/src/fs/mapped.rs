@@ -5,12 +5,13 @@
 use std::rc::Rc;
 
 use wp_base::FsResult;
-use wp_cache::{Readahead, WbControl};
+use wp_cache::{BufFlag, Readahead, WbControl};
 use wp_medium::{PAGE_BYTES, Pieces, Slice};
 use wp_vfs::ErrSeqCursor;
 
 use super::inode::Inode;
 use super::mount::Ext4;
+use crate::site;
 
 impl Ext4 {
     /// Stores `data` at `offset`, page by page: each is read, every block of it up to the end of
@@ -46,12 +47,39 @@ impl Ext4 {
             if kept > 0 {
                 bytes[within..within + kept].copy_from_slice(&new[..kept]);
             }
-            if !bytes.is_empty() {
+            if bytes.is_empty() {
+            } else if self.has_places(inode, start / bs, bytes.len() as u64) {
+                self.update_time(inode).await?;
+                self.dirty_blocks(inode, start / bs, &bytes).await;
+                self.wb.balance_dirty().await;
+            } else {
                 self.write_data(inode, start, &[Slice::from_bytes(&bytes)]).await?;
             }
             at += n;
         }
         Ok(())
+    }
+
+    /// Without delayed allocation nothing is left to do where every block of the page has its
+    /// place: no handle is started (`ext4_bh_unmapped`).
+    fn has_places(&self, inode: &Inode, first: u64, bytes: u64) -> bool {
+        let last = first + bytes.div_ceil(u64::from(self.bs().bytes()));
+        let has_place = |i| {
+            let b = inode.map.peek(i);
+            b.is_some_and(|b| b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten))
+        };
+        !self.delays(inode) && !self.journals_data(inode) && (first..last).all(has_place)
+    }
+
+    async fn dirty_blocks(&self, inode: &Inode, first: u64, bytes: &[u8]) {
+        for (index, part) in (first..).zip(bytes.chunks(self.bs().bytes() as usize)) {
+            let b = inode.map.get(index);
+            if self.opts.era.stable_pages && site::STABLE.on() {
+                b.wait_clear(BufFlag::Writeback).await;
+            }
+            b.put(0, &Slice::from_bytes(part));
+            inode.map.mark_dirty(&b);
+        }
     }
 
     /// Writes what is dirty of bytes `from..to` and waits for it. Errors: `Io`, as a sync tells it.

@@ -266,6 +266,12 @@ impl FileSystem for Mounted {
         })
     }
 
+    /// Nothing is shared; before 4.5 there is no such call.
+    fn share_range<'a>(&'a self, _: (Ino, u64), _: (Ino, u64), _: u64) -> Fut<'a, Option<u64>> {
+        let has = self.0.opts.era.has_copy_file_range;
+        Box::pin(async move { if has { Ok(None) } else { Err(FsError::NoSuchCall) } })
+    }
+
     fn told(&self, ino: Ino) -> ErrSeqCursor {
         self.0.inodes.borrow().get(ino.0).map(|inode| self.0.told(inode)).unwrap_or_default()
     }

@@ -130,6 +130,10 @@ impl Ext4 {
         offset: u64,
         writes: &[(u64, u64)],
     ) -> FsResult<()> {
+        if self.journals_data(inode) && !self.opts.era.journalled_data_home {
+            // What was logged is written in place only once it has committed.
+            self.journal().force_commit().await?;
+        }
         self.update_time(inode).await?;
         let bs = u64::from(self.bs().bytes());
         let size = inode.size.get().max(offset + 1);

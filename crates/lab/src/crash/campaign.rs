@@ -18,12 +18,14 @@ use wp_crash::{
     Contract, Explorer, Failure, FsSubject, History, Plan, Profile, Rule, Totals, Violation,
     most_of_frame,
 };
+use wp_medium::Medium;
 use wp_medium::Sound;
 use wp_workload::program::Program;
 
 use super::calls::Calls;
 use super::command::Command;
 use super::known_failures::KnownFailures;
+use super::lives::Lives;
 use super::mounts::{self, Choice};
 use super::play::{Bench, Played, play_on};
 use super::sequences::Of;
@@ -39,6 +41,8 @@ const CHUNK: u64 = 16;
 pub enum Source {
     /// One, as text.
     Text(Program),
+    /// One with power failures in it.
+    Lives(Arc<Lives>),
     /// Every sequence of this number of these operations.
     Sequences(Of, u32),
     /// Random ones.
@@ -135,11 +139,22 @@ impl Campaign {
     }
 }
 
+impl Campaign {
+    /// Plays program `n` on a new file system. Errors: as [`super::play()`].
+    pub fn play(&self, image: Medium, n: u64) -> Result<Played, MachineError> {
+        match &self.source {
+            Source::Lives(lives) => lives.play(&self.bench, self.space, image, n),
+            source => play_on(&self.bench, image, &source.program(n)),
+        }
+    }
+}
+
 impl Source {
     /// How many there are; `None`: as many as one likes.
     pub fn count(&self) -> Option<u64> {
         match self {
             Source::Text(_) => Some(1),
+            Source::Lives(lives) => Some(lives.count()),
             Source::Sequences(of, length) => Some(sequences::count(*of, *length)),
             Source::Wild { .. } | Source::Database { .. } | Source::Made { .. } => None,
         }
@@ -149,6 +164,7 @@ impl Source {
     pub fn program(&self, n: u64) -> Program {
         match self {
             Source::Text(p) => p.clone(),
+            Source::Lives(lives) => lives.program(n),
             Source::Sequences(of, length) => sequences::program(*of, *length, n),
             Source::Wild { seed, calls, extras } => {
                 wild::generate(seed.wrapping_add(n), *calls, *extras)
@@ -571,7 +587,7 @@ fn chunk(
             return Err(None);
         }
         let program = c.source.program(n);
-        match play_on(&c.bench, image.clone(), &program) {
+        match c.play(image.clone(), n) {
             // A sequence of a list that this file system has not in this version is no finding.
             Ok(played) if lacks_call(&c.source, &played) => {
                 out.lacking += 1;

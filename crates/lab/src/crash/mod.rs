@@ -14,6 +14,7 @@ pub mod database;
 pub mod host;
 mod known_failures;
 pub mod line;
+pub mod lives;
 mod minimise;
 mod mounts;
 pub mod mutate;

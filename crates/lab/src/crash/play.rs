@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wp_base::rng::Rng;
 use wp_base::site::{Armed, Site};
 use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time, Zone};
-use wp_crash::{Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
+use wp_crash::{Before, Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FileType, FsEntry, OpenFlags, Options, Version, Vfs, XattrSet};
@@ -322,6 +322,9 @@ pub(super) struct Around {
     pub whole_life: bool,
     /// Seed of the neighbour.
     pub seed: u64,
+    /// The tape begins before the mount, which recovers what a power failure left; nothing rests
+    /// after it.
+    pub recovers: bool,
 }
 
 /// What sites did while a program was played.
@@ -339,7 +342,23 @@ pub(super) struct Asked {
 pub(super) fn mount(bench: &Bench, of: &Played, left: Medium) -> Result<Played, MachineError> {
     let around = Around { whole_life: true, ..Around::default() };
     let block = of.ledger.block_bytes() as u32;
-    play_in(bench, (left, block), &Program::default(), &around, || None).map(|(played, _)| played)
+    let none = || None;
+    play_in(bench, (left, block, &[]), &Program::default(), &around, none).map(|(played, _)| played)
+}
+
+/// Mounts what a power failure left, and plays `program` on it. `block`: of the file system;
+/// `before`: what recovery brings back.
+///
+/// Errors: as [`play()`], and what the mount answers.
+pub(super) fn play_after(
+    bench: &Bench,
+    (left, block): (Medium, u32),
+    before: &[Before],
+    program: &Program,
+) -> Result<Played, MachineError> {
+    let around = Around { recovers: true, seed: 1, ..Around::default() };
+    let arm = || bench.without.map(Site::leave_out);
+    play_in(bench, (left, block, before), program, &around, arm).map(|(played, _)| played)
 }
 
 /// [`play()`] with a site armed, or all of them watched, from the program's first call on.
@@ -353,13 +372,13 @@ pub(super) fn play_with(
     let view = MediumView { medium: image.clone(), start: Sector(0), bytes: bench.capacity()? };
     let blocks = (bench.fs.blocks)(&view)
         .map_err(|error| MachineError::Fs { during: "reading the image", error })?;
-    play_in(bench, (image, blocks.block_bytes()), program, around, arm)
+    play_in(bench, (image, blocks.block_bytes(), &[]), program, around, arm)
 }
 
-/// The same on an image with blocks of `block` bytes.
+/// The same on an image with blocks of `block` bytes, in which there are these files.
 fn play_in(
     bench: &Bench,
-    (image, block): (Medium, u32),
+    (image, block, before): (Medium, u32, &[Before]),
     program: &Program,
     around: &Around,
     arm: impl FnOnce() -> Option<Armed>,
@@ -376,13 +395,13 @@ fn play_in(
     let mut armed = None;
     // What the device is told first holds for the mount as well.
     let mut early = 0;
-    if around.whole_life {
+    if around.whole_life || around.recovers {
         begin();
         armed = arm.take().and_then(|arm| arm());
         early = program.0.iter().take_while(|s| faults.obey(s)).count();
     }
     let vfs = machine.mount()?;
-    if !around.whole_life {
+    if !around.whole_life && !around.recovers {
         let (rt, settle, first) = (machine.rt.clone(), bench.settle_s, vfs.clone());
         machine
             .block_on("settle", async move {
@@ -431,7 +450,7 @@ fn play_in(
         .as_ref()
         .map(|a| Asked { names: a.asked(), reached: a.reached() })
         .unwrap_or_default();
-    let mut ledger = Ledger::new(&dids, block);
+    let mut ledger = Ledger::after(before, &dids, block);
     if faults.failed() > 0 {
         ledger.set_failed();
     }
@@ -551,6 +570,10 @@ async fn steps_of(
             }
             Step::Nap(us) => rt.sleep(Span(us * 1000)).await,
             Step::Exit => player.exit().await?,
+            Step::PowerFailure => {
+                let what = "power_failure in a program that is run once".to_owned();
+                return Err(FsError::Unsupported(what));
+            }
             Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
                 faults.obey(step);
             }

@@ -147,6 +147,9 @@ async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
             Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
                 return Err(FsError::Invalid("steps that make the device fail are for [crash]"));
             }
+            Step::PowerFailure => {
+                return Err(FsError::Invalid("power_failure is a step of `writepath crash`"));
+            }
             Step::Expect(errno) => expected = Some(*errno),
             Step::Call(label, call) => {
                 let from = rt.now();

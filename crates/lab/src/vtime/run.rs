@@ -294,6 +294,9 @@ impl Interpreter {
                 Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
                     return Err(FsError::Unsupported("a device that fails, here".to_owned()));
                 }
+                Step::PowerFailure => {
+                    return Err(FsError::Unsupported("a power failure, here".to_owned()));
+                }
                 Step::Expect(_) => {
                     return Err(FsError::Unsupported("`expect`, which the guest lacks".to_owned()));
                 }

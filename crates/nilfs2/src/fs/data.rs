@@ -15,6 +15,8 @@ use super::Nilfs;
 const BIO_BLOCKS: u64 = 256;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
+/// Bytes that are read around a page of a mapping (`read_ahead_kb`).
+const AROUND: u64 = 128 << 10;
 
 impl Nilfs {
     /// Reads blocks `from..=to` of a file that are not in memory. Waits: for the device.
@@ -117,6 +119,7 @@ impl Nilfs {
             let n = rest.len().min((PAGE - at % PAGE) as usize);
             let Some((part, next)) = rest.split_at_checked(n) else { break };
             let start = at - at % PAGE;
+            self.read_around(ino, start).await?;
             let mut bytes = Slice::concat(&self.read_bytes(ino, start, PAGE).await?);
             // What the store puts behind the end of the file is lost with the page.
             let within = (at - start) as usize;
@@ -132,6 +135,18 @@ impl Nilfs {
             (at, rest) = (at + n as u64, next);
         }
         Ok(())
+    }
+
+    /// A page of a mapping is about to be used: if it is not in memory, the window around it is read
+    /// (`do_sync_mmap_readahead`). Waits: for all of the window, not only for the page.
+    async fn read_around(&self, ino: u64, start: u64) -> FsResult<()> {
+        let bits = self.g.block_bits;
+        if self.store.borrow_mut().unread_block(ino, start >> bits)?.is_none() {
+            return Ok(());
+        }
+        let from = start.saturating_sub(AROUND / 2);
+        let end = (from + AROUND).min(self.inode(ino)?.size.get()).max(from + 1);
+        self.fetch(ino, from >> bits, (end - 1) >> bits).await
     }
 
     /// Has the page of block `first` any block, behind the end of the file too, without a place in

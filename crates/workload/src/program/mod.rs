@@ -14,9 +14,10 @@
 //! slow write data 2 1 50000        it begins requests late, see [`Slow`], until `heal`
 //! tear write data 2 1 512 1024     it writes only a part, see [`Tear`], until `heal`
 //! expect ENOENT                    the next call must fail with this error
+//! power_failure                    power fails; what follows is called after recovery
 //! ```
 //! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
-//! `tear`, `heal`, `expect`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`.
+//! `tear`, `heal`, `expect`, `power_failure`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`.
 //! [`Player`] does the calls on a mounted file system of ours.
 
 mod call;
@@ -71,6 +72,8 @@ pub enum Step {
     Heal,
     /// The next call must fail with the error of this name, such as `ENOENT`.
     Expect(&'static str),
+    /// Power fails here: what follows is called after a recovery, by a new process.
+    PowerFailure,
 }
 
 impl fmt::Display for Step {
@@ -87,6 +90,7 @@ impl fmt::Display for Step {
             Step::Tear(tear) => tear.fmt(f),
             Step::Heal => f.write_str("heal"),
             Step::Expect(errno) => write!(f, "expect {errno}"),
+            Step::PowerFailure => f.write_str("power_failure"),
             Step::Call(None, c) => write!(f, "{c}"),
             Step::Call(Some(l), c) => write!(f, "@{}:{} {c}", l.op, l.index),
         }
@@ -157,6 +161,7 @@ fn step(line: &str) -> Result<Step, String> {
                 "slow" => Step::Slow(Slow::parse(&mut w)?),
                 "tear" => Step::Tear(Tear::parse(&mut w)?),
                 "heal" => Step::Heal,
+                "power_failure" => Step::PowerFailure,
                 "expect" => {
                     let word = w.text()?;
                     let known = FsError::ERRNOS.iter().find(|e| **e == word);
@@ -185,11 +190,18 @@ mod tests {
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nsymlink d/f l\nsetxattr f user.a 40 7\n\
                     removexattr f user.a\npread 0 4096 0\n\
+                    open 1 . rw,excl,tmpfile\nlinkat 1 t\nrenameat2 a b exchange\n\
+                    renameat2 a b noreplace\nrenameat2 a b whiteout\nmknod c char 1 3\n\
+                    mknod b block 259 300\nmkfifo p\nchmod f 4755\nchown f 1000 100\n\
+                    utimensat f 1.000000001 1000000000.500000000\ntruncate f 100\n\
+                    mmap_write 0 100 4000 3\nmsync 0 0 4096\nsync_file_range 0 0 0\n\
+                    copy_file_range 0 0 1 4096 100\nfallocate 0 collapse 0 4096\n\
+                    fallocate 0 insert 0 4096\nopen 2 f rw,append\n\
                     fadvise 0 dontneed\nfadvise 0 random\n\
                     aio_write 0 4096 0 1\naio_read 0 4096 0\naio_wait 2\ndrop_caches\nmark d/f\n\
                     fail write data 2 1\n\
                     fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
-                    tear write journal 0 1 512 1024\nheal\nexpect EBADF\nclose 0\n\
+                    tear write journal 0 1 512 1024\nheal\nexpect EBADF\nclose 0\npower_failure\n\
                     nap 20000\nexit\n";
         let p = Program::parse(text).expect("a program");
         assert_eq!(p.to_string(), text);
@@ -221,6 +233,18 @@ mod tests {
             "tear write data 0 1 100 512",
             "expect",
             "expect ENOSUCH",
+            "open 0 a rw,tmp",
+            "renameat2 a b",
+            "renameat2 a b swap",
+            "mknod c pipe 1 3",
+            "mknod c char 4096 0",
+            "chmod f 8",
+            "chmod f 10000",
+            "utimensat f 1 x",
+            "utimensat f 1 0.1234567890",
+            "utimensat f 1 -1",
+            "fallocate 0 shrink 0 1",
+            "copy_file_range 0 0 1 0 9999999999",
         ] {
             let e = Program::parse(&format!("align\n{bad}")).expect_err(bad);
             assert!(e.starts_with("line 2: "), "{e}");

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_lab::crash::{
-    Campaign, Findings, Found, KnownFailure, KnownFailures, Stage, Watch, load_campaign, resume,
-    save_campaign,
+    Campaign, Findings, Found, KnownFailure, KnownFailures, Source, Stage, Watch, load_campaign,
+    resume, save_campaign,
 };
 use wp_lab::host::{Output, Shape};
 
@@ -204,7 +204,9 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
     }
     let mut least = Vec::new();
     if !stop.load(Ordering::SeqCst) {
-        let wanted = a.minimise.unwrap_or(1);
+        // What comes before a life is not made smaller.
+        let has_lives = matches!(c.source, Source::Lives(_));
+        let wanted = if has_lives { 0 } else { a.minimise.unwrap_or(1) };
         // What was found is reduced in the time that is left of the budget.
         let until = || !hunt.is_over();
         match hunt.with_command(|| reduced::all(a, c, &findings.found, wanted, &until, out)) {

@@ -41,6 +41,9 @@ pub(super) fn key(a: &Args, c: &Campaign) -> String {
     if let Source::Text(program) = &c.source {
         t += &format!(" program {}", digest(program.to_string().as_bytes()));
     }
+    if let Source::Lives(lives) = &c.source {
+        t += &format!(" program {}", digest(lives.whole().to_string().as_bytes()));
+    }
     for (entry, here) in c.known.entries() {
         t += &format!(" known {} {here}", digest(format!("{entry:?}").as_bytes()));
     }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use wp_base::FsError;
 use wp_base::plain::Shown as _;
 use wp_crash::{Plan, Profile};
+use wp_lab::crash::lives::Lives;
 use wp_lab::crash::programs::NAMED;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Of, Source, Space, line, mutate};
@@ -433,18 +434,6 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         device_params.push(("capacity_bytes".to_owned(), super::size(size)?));
     }
     let (source, profile) = (source(a, &fresh)?, profile(a, &fresh)?);
-    let all = source.count().unwrap_or(u64::MAX);
-    let count = a.count.unwrap_or(if all == u64::MAX { 100 } else { all });
-    let end = a.first.saturating_add(count).min(all);
-    if count == 0 {
-        return Err("--count 0: nothing would be explored".to_owned());
-    }
-    if a.first >= end {
-        return Err(format!("--first {}: there are only {all} programs", a.first));
-    }
-    if source.program(a.first).calls().next().is_none() {
-        return Err("the program has no calls: nothing would be explored".to_owned());
-    }
     let mut bench = Bench {
         device,
         device_params,
@@ -459,11 +448,32 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     if a.size.is_none() && is_sized {
         fit(&mut bench);
     }
+    let space = space(a)?;
+    let source = match source {
+        Source::Text(program) => match Lives::of(&bench, space, &program) {
+            Ok(Some(lives)) => Source::Lives(Arc::new(lives)),
+            Ok(None) => Source::Text(program),
+            Err(e) => return Err(e.to_string()),
+        },
+        source => source,
+    };
+    let all = source.count().unwrap_or(u64::MAX);
+    let count = a.count.unwrap_or(if all == u64::MAX { 100 } else { all });
+    let end = a.first.saturating_add(count).min(all);
+    if count == 0 {
+        return Err("--count 0: nothing would be explored".to_owned());
+    }
+    if a.first >= end {
+        return Err(format!("--first {}: there are only {all} programs", a.first));
+    }
+    if source.program(a.first).calls().next().is_none() {
+        return Err("the program has no calls: nothing would be explored".to_owned());
+    }
     Ok(Campaign {
         bench,
         source,
         programs: (a.first, end),
-        space: space(a)?,
+        space,
         plan: Plan { complete: a.complete.min(20), pairs: 64, samples: a.samples },
         seed: a.seed,
         profile,

@@ -123,21 +123,34 @@ fn size(a: &Args, c: &Campaign) -> String {
     given.or_else(|| c.bench.device_params.iter().find_map(of)).unwrap_or_default()
 }
 
+/// A program's number, and which life of which state it is.
+fn named(c: &Campaign, n: u64) -> String {
+    match &c.source {
+        Source::Lives(lives) => format!("{n} ({})", lives.describe(n)),
+        _ => n.to_string(),
+    }
+}
+
 /// Where a failed call stands: its line in the user's program, or its number.
-fn place(a: &Args, f: &FailedCall) -> String {
+fn place(a: &Args, c: &Campaign, f: &FailedCall) -> String {
+    let before = match &c.source {
+        Source::Lives(lives) => lives.steps_before(f.program),
+        _ => 0,
+    };
+    let step = f.step + before;
     let is_text = !super::source_is_made(&a.programs);
     let path = std::path::Path::new(&a.programs);
     let lines = std::fs::read_to_string(path).ok().filter(|_| is_text);
     let is_job = path.extension().is_some_and(|e| e == "fio");
     match lines.filter(|_| !is_job).map(|t| Program::lines(&t)) {
-        Some(lines) => format!("line {}", lines.get(f.step).copied().unwrap_or(f.step + 1)),
-        None if is_text => format!("step {}", f.step + 1),
+        Some(lines) => format!("line {}", lines.get(step).copied().unwrap_or(step + 1)),
+        None if is_text => format!("step {}", step + 1),
         None => format!("program {}, step {}", f.program, f.step + 1),
     }
 }
 
 /// Calls that failed. Of generated programs only how many: they try what may fail.
-fn calls(a: &Args, f: &Findings) -> String {
+fn calls(a: &Args, c: &Campaign, f: &Findings) -> String {
     let all = all_calls(f);
     let mut t = String::new();
     let line = "a string takes it";
@@ -155,7 +168,7 @@ fn calls(a: &Args, f: &Findings) -> String {
     }
     for (n, call) in all.first.iter().enumerate() {
         let gap = if n == 0 { ": " } else { "\n    " };
-        write!(t, "{gap}{} `{}`: {}", place(a, call), call.call, call.answer).expect(line);
+        write!(t, "{gap}{} `{}`: {}", place(a, c, call), call.call, call.answer).expect(line);
     }
     let more = all.failed - all.first.len() as u64;
     if more > 0 {
@@ -166,14 +179,14 @@ fn calls(a: &Args, f: &Findings) -> String {
 }
 
 /// Calls that failed, for programs.
-fn calls_document(a: &Args, f: &Findings) -> Value {
+fn calls_document(a: &Args, c: &Campaign, f: &Findings) -> Value {
     let all = all_calls(f);
     let first: Vec<Value> = all
         .first
         .iter()
         .map(|x| {
             json!({
-                "program": x.program, "step": x.step, "place": place(a, x), "call": x.call,
+                "program": x.program, "step": x.step, "place": place(a, c, x), "call": x.call,
                 "answer": x.answer,
             })
         })
@@ -243,7 +256,7 @@ pub(super) fn text(
     for (_, name, n) in numbers(&explored) {
         writeln!(t, "  {name:<26} {n:>14}").expect(line);
     }
-    t += &calls(a, f);
+    t += &calls(a, c, f);
     let rate = |n: u64| n as f64 / speed.seconds.max(1e-9);
     writeln!(
         t,
@@ -292,7 +305,7 @@ pub(super) fn text(
             writeln!(
                 t,
                 "  program {}: {}\n  {}",
-                found.program,
+                named(c, found.program),
                 violation(&found.violation),
                 replay(a, c, found)
             )
@@ -372,7 +385,7 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
         "check_cmd": c.command.as_ref().map(|c| c.runs()).map(|r| {
             json!({ "runs": r.runs, "refused": r.refused, "states_as_before": r.cached })
         }),
-        "calls": calls_document(a, f),
+        "calls": calls_document(a, c, f),
         "complete": f.done >= c.programs.1,
         "unfinished": unfinished,
     })

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use serde_json::json;
 use wp_base::Sector;
-use wp_lab::crash::{Campaign, Cut, Reproducer, play, verdicts, write_reproducer};
+use wp_lab::crash::{Campaign, Cut, Reproducer, verdicts, write_reproducer};
 use wp_lab::host::Shape;
 
 use super::Args;
@@ -38,7 +38,8 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
         return code;
     }
     let program = c.source.program(c.programs.0);
-    let played = match play(&c.bench, &program) {
+    let played = c.bench.image().and_then(|image| c.play(image, c.programs.0));
+    let played = match played {
         Ok(p) => Rc::new(p),
         Err(e) => return out.machine_error(&e),
     };
