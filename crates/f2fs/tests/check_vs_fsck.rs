@@ -13,7 +13,7 @@ use wp_f2fs::disk::{
     Block, Checkpoint, DentryArea, Footer, Geometry, Inode, Journal, Log, Node, SitJournalEntry,
     Summary, bits, nid,
 };
-use wp_f2fs::image::{Image, InodeRecord, RecoverOptions, recover};
+use wp_f2fs::image::{Image, InodeRecord, InspectOptions, RecoverOptions, list, recover};
 use wp_medium::{Overlay, View};
 use zerocopy::IntoBytes;
 
@@ -287,4 +287,21 @@ fn sound_images_are_sound_for_both() {
         assert_eq!(bench.kinds(), [], "{name}");
         assert!(bench.fsck(), "{name}");
     }
+}
+
+/// The number of a device stands where a file has addresses of blocks
+/// (`testdata/make-devices`, by Linux 6.12, with a removed directory that is still open).
+#[test]
+fn device_files_have_no_blocks() {
+    let packed: &[u8] = include_bytes!("testdata/devices.img.zst");
+    let bytes = Bytes(zstd::decode_all(packed).expect("it is packed"));
+    for recover in [None, Some(RecoverOptions::default())] {
+        let report = check(&bytes, &CheckOptions { recover }).expect("it is checked");
+        assert!(report.is_clean(), "{:?}", report.findings);
+    }
+    let image = Image::open(&bytes).expect("an image");
+    let (files, findings) = list(&image, &InspectOptions::default());
+    let kinds: Vec<&str> = files.iter().map(|f| f.kind.name()).collect();
+    assert_eq!(kinds, ["block", "char", "char", "fifo", "socket"]);
+    assert!(findings.is_empty(), "{findings:?}");
 }
