@@ -381,6 +381,7 @@ fn inspect_says_which_kernel_mounts_an_ext4_and_why_not() {
         ("s_clusters_per_group", 0x24, &[0, 0], "6.12", Some("4.6")),
         ("s_want_extra_isize", 0x15E, &[0xff], "5.10", Some("4.6")),
         ("s_min_extra_isize", 0x15C, &[0xff], "5.10", Some("4.6")),
+        ("s_def_hash_version", 0xFC, &[0x7e], "6.12", Some("6.1")),
     ];
     for (field, offset, value, since, before) in cases {
         let mut old = vec![0; value.len()];
@@ -394,6 +395,12 @@ fn inspect_says_which_kernel_mounts_an_ext4_and_why_not() {
         }
         image.write_all_at(&old, 1024 + offset).expect("written");
     }
+    // What a mount passes over, `fsck` finds.
+    let mut flex = [0];
+    image.read_exact_at(&mut flex, 1024 + 0x174).expect("read");
+    image.write_all_at(&[0xff], 1024 + 0x174).expect("written");
+    assert_eq!((said("6.12").0, run(at, &["fsck", "x"]).0), (0, 1));
+    image.write_all_at(&flex, 1024 + 0x174).expect("written");
     // The bitmap of inodes of group 0 where its bitmap of blocks is (descriptors are in block 2).
     let mut places = [0; 8];
     image.read_exact_at(&mut places, 2048).expect("read");

@@ -46,6 +46,11 @@ pub(super) fn check_super(image: &Image<'_>, version: (u16, u16)) -> FsResult<()
         let expected = format!("{}, as s_blocks_per_group", g.blocks_per_group);
         return wrong("s_clusters_per_group", per_group, expected);
     }
+    let hash = sb.def_hash_version;
+    if version >= HASHES_SINCE && hash > HASH_MAX {
+        let expected = format!("a hash that a directory can have, 0 to {HASH_MAX}");
+        return wrong("s_def_hash_version", hash.into(), expected);
+    }
     // "ext4: add more paranoia checking in ext4_expand_extra_isize handling".
     let room = g.inode_bytes.saturating_sub(128);
     if version >= (5, 5) && room > 0 && sb.has_ro_compat(ro_compat::EXTRA_ISIZE) {
@@ -61,6 +66,11 @@ pub(super) fn check_super(image: &Image<'_>, version: (u16, u16)) -> FsResult<()
     }
     Ok(())
 }
+
+/// The first version that refuses an unknown default hash, and the last that is known: SipHash is
+/// none. `ext4_hash_info_init`.
+const HASHES_SINCE: (u16, u16) = (6, 11);
+const HASH_MAX: u8 = 5;
 
 /// The first version that compares groups of clusters with groups of blocks without bigalloc, too.
 const CLUSTERS_SINCE: (u16, u16) = (6, 1);
