@@ -13,7 +13,7 @@ use wp_f2fs::disk::{
     Block, Checkpoint, DentryArea, Footer, Geometry, Inode, Journal, Log, Node, SitJournalEntry,
     Summary, bits, nid,
 };
-use wp_f2fs::image::{Image, InodeRecord, InspectOptions, RecoverOptions, list, recover};
+use wp_f2fs::image::{Image, InodeRecord, InspectOptions, RecoverOptions, inspect, list, recover};
 use wp_medium::{Overlay, View};
 use zerocopy::IntoBytes;
 
@@ -304,4 +304,20 @@ fn device_files_have_no_blocks() {
     let kinds: Vec<&str> = files.iter().map(|f| f.kind.name()).collect();
     assert_eq!(kinds, ["block", "char", "char", "fifo", "socket"]);
     assert!(findings.is_empty(), "{findings:?}");
+}
+
+/// A root directory that `f2fs_fill_super` does not take ends the mount.
+#[test]
+fn a_mount_reads_the_root_directory() {
+    let packed: &[u8] = include_bytes!("testdata/devices.img.zst");
+    let sound = zstd::decode_all(packed).expect("it is packed");
+    let root = Image::open(&Bytes(sound.clone())).and_then(|i| i.inode(nid::ROOT));
+    let at = root.expect("a root").at as usize;
+    assert!(inspect(&Bytes(sound.clone()), &InspectOptions::default()).is_ok());
+    for (offset, value, says) in [(76, 1, "i_xattr_nid"), (12, 0, "i_links"), (1, 0x81, "i_mode")] {
+        let mut bytes = sound.clone();
+        bytes[at + offset] = value;
+        let e = inspect(&Bytes(bytes), &InspectOptions::default()).expect_err("not mounted");
+        assert!(e.to_string().contains(says), "{says}: {e}");
+    }
 }

@@ -131,7 +131,8 @@ fn tree(verb: &str, doc: &Value, tree: &Path, out: &mut Judged) -> Result<(), St
     Ok(())
 }
 
-/// The tool's verdict and that of `fsck`. Answers whether both find damage.
+/// The tool's verdict and that of `fsck`. Answers whether a recovery could not make it clean: both
+/// find damage, or it has what `fsck` does not check.
 fn verdict(
     plan: &Plan,
     guest: &Guest,
@@ -146,10 +147,22 @@ fn verdict(
         return Ok(false);
     }
     if let Some(what) = row.difference() {
+        if row.ours == Verdict::Clean && fsck_passes_over_quotas(plan, image)? {
+            out.refused.get_or_insert("fsck says that it does not check quotas".to_owned());
+            return Ok(true);
+        }
         out.differences.push(format!("{what}: {}", row.message));
     }
     let damaged = |v: &Verdict| matches!(v, Verdict::Damaged(_));
     Ok(damaged(&row.theirs) && damaged(&row.ours))
+}
+
+/// Says `fsck` that the image has quotas and that it did not check them? The kernel's recovery of
+/// orphans changes them, and that of `recover` does not.
+fn fsck_passes_over_quotas(plan: &Plan, image: &Path) -> Result<bool, String> {
+    let ended = verdicts::call(&plan.program, &["fsck".as_ref(), image.as_os_str()])?;
+    let said = String::from_utf8_lossy(&ended.said[0]).into_owned();
+    Ok(said.lines().any(|l| l.contains("not checked:") && l.contains("quotas")))
 }
 
 /// What `writepath recover` makes of it: clean for the tool and for `fsck`, and the same tree.
