@@ -20,6 +20,9 @@ pub fn damage(fs: &str, image: &Path, rng: &mut Rng) -> Result<String, String> {
     done.map_err(at)
 }
 
+/// How an answer begins if there was nothing to damage.
+pub const NOTHING: &str = "nothing: ";
+
 type Done = std::io::Result<String>;
 
 /// CRC-32C, bit by bit, as Linux' `crc32c(seed, ...)`.

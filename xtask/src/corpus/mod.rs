@@ -271,8 +271,14 @@ fn damaged(
             let to = guest.share.join(format!("{name}.img"));
             guest::run(Command::new("cp").arg("--sparse=always").args([&from, &to]))?;
             let mut rng = Rng::of(plan.seed, place * 1_000_000 + n);
-            let what = damage::damage(fs, &to, &mut rng)?;
-            out.push((name, what));
+            match damage::damage(fs, &to, &mut rng)? {
+                // What was not damaged says nothing.
+                what if what.starts_with(damage::NOTHING) => {
+                    println!("note: {name}: {what}");
+                    std::fs::remove_file(&to).map_err(|e| format!("{name}: {e}"))?;
+                }
+                what => out.push((name, what)),
+            }
         }
         std::fs::remove_file(&from).map_err(|e| format!("{base}: {e}"))?;
     }
