@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 clean, 1 findings, 2 wrong usage or an unreadable workspace.
 
+mod corpus;
 mod dist;
 mod layers;
 mod licences;
@@ -38,7 +39,12 @@ usage: cargo xtask <command>
   verdicts DIR [--only NAME] [--binary F] [--reasons F]
                      every image below DIR through `e2fsck -fn` or `btrfs check --readonly` and
                      through fsck and inspect: a table; differences need a reason in
-                     xtask/verdicts.txt";
+                     xtask/verdicts.txt
+  corpus [--fs NAMES] [--images N] [--seed S] [--kernel 6.12|debian] [--damage N] [--keep DIR]
+         [--guest SCRIPT] [--binary F]
+                     images that a guest's kernel makes by random histories: its tree, its mount
+                     and the tools' verdicts against fsck, inspect and recover; --damage compares
+                     mounts of N damaged copies of each";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +65,7 @@ fn main() -> ExitCode {
         ["pgo", arguments @ ..] => pgo::run(arguments),
         ["test", selection @ ..] => tests::run(selection),
         ["torture", options @ ..] => torture::command(options),
+        ["corpus", options @ ..] => corpus::command(options),
         ["verdicts", options @ ..] => verdicts::command(options),
         _ => {
             eprintln!("{USAGE}");

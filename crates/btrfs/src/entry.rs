@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, RecoveryPlan, Version, When,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Mountable,
+    Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -216,14 +216,22 @@ fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
-    let found = image::inspect(view, &options)?;
+    let found = match image::inspect(view, &options) {
+        Ok(found) => found,
+        Err(e) => return Inspection::not_mountable(e),
+    };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let xattrs = |all: &[(Vec<u8>, Vec<u8>)]| {
         all.iter().map(|(name, value)| (text(name), value.escape_ascii().to_string())).collect()
     };
     // Most that cannot be read of a tree is missed by a file too.
     let is_new = |e: &&FsError| found.findings.iter().all(|f| f.error != **e);
+    let mountable = match &found.mountable {
+        Ok(()) => Mountable::Yes,
+        Err(e) => Mountable::no(e),
+    };
     let listed = Inspection {
+        mountable,
         recovered: found.recovery.is_needed,
         findings: found.refused.iter().filter(is_new).map(ToString::to_string).collect(),
         files: found

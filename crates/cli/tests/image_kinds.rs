@@ -222,8 +222,9 @@ fn btrfs_that_is_not_read_is_named_by_its_feature() {
         let (code, stdout, _) = run(at, &["fsck", "x"]);
         assert_eq!(code, 1);
         assert!(stdout.contains("btrfs, not clean") && stdout.contains("csum"), "{stdout}");
-        let (code, _, err) = run(at, &["inspect", "x"]);
-        assert_eq!((code, err.contains("btrfs super block")), (1, true), "{err}");
+        let (code, stdout, _) = run(at, &["inspect", "x"]);
+        let says = ": no, because btrfs super block";
+        assert_eq!((code, stdout.contains(says)), (1, true), "{stdout}");
     }
 }
 
@@ -283,9 +284,10 @@ fn ext4_with_protection_from_two_mounts_is_checked_as_e2fsck_checks_it() {
             assert!(tool(at, check, "e2fsck -fn x >/dev/null 2>&1; [ $? -ge 4 ]").is_some());
             // Linux does not mount it for writing.
             for verb in [&["inspect", "x"][..], &["recover", "x", "--to", "y"]] {
-                let (code, _, err) = run(at, verb);
-                let says = err.contains("ext4 multiple-mount protection");
-                assert_eq!((code, says), (1, true), "{features}: {verb:?}: {err}");
+                let (code, stdout, err) = run(at, verb);
+                let said = stdout + &err;
+                let says = said.contains("ext4 multiple-mount protection");
+                assert_eq!((code, says), (1, true), "{features}: {verb:?}: {said}");
             }
         }
         image.write_all_at(&good, block * 1024).expect("written");
@@ -351,4 +353,58 @@ fn an_ext4_whose_journal_is_gone_is_refused_whatever_of_it_is_gone() {
             assert_eq!(code, 1, "{request}: {verb:?}: {stdout}{err}");
         }
     }
+}
+
+/// Fields of the super block that a mount compares, by the version that does so: `inspect` says
+/// what ends it.
+#[test]
+fn inspect_says_which_kernel_mounts_an_ext4_and_why_not() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path();
+    let make = "truncate -s 16M x && mke2fs -q -t ext4 -b 1024 -O ^metadata_csum x";
+    if tool(at, "ext4 that no kernel mounts", make).is_none() {
+        return;
+    }
+    let image = File::options().read(true).write(true).open(at.join("x")).expect("open");
+    let said = |era: &str| {
+        let (code, stdout, err) = run(at, &["inspect", "x", "--era", era]);
+        assert!(err.is_empty(), "{err}");
+        (code, stdout.lines().next().unwrap_or("").to_owned())
+    };
+    assert_eq!(said("6.12"), (0, "x: ext4; mountable by Linux 6.12: yes".to_owned()));
+    // Field, offset, value, oldest version that refuses, one that does not look.
+    type Case<'a> = (&'a str, u64, &'a [u8], &'a str, Option<&'a str>);
+    let cases: &[Case<'_>] = &[
+        ("s_journal_dev", 0xE4, &[1, 8], "4.6", None),
+        ("s_log_cluster_size", 0x1C, &[2], "4.18", Some("4.6")),
+        ("s_log_cluster_size", 0x1C, &[40], "4.6", None),
+        ("s_clusters_per_group", 0x24, &[0, 0], "6.12", Some("4.6")),
+        ("s_want_extra_isize", 0x15E, &[0xff], "5.10", Some("4.6")),
+        ("s_min_extra_isize", 0x15C, &[0xff], "5.10", Some("4.6")),
+        ("s_def_hash_version", 0xFC, &[0x7e], "6.12", Some("6.1")),
+    ];
+    for (field, offset, value, since, before) in cases {
+        let mut old = vec![0; value.len()];
+        image.read_exact_at(&mut old, 1024 + offset).expect("read");
+        image.write_all_at(value, 1024 + offset).expect("written");
+        let (code, line) = said(since);
+        let start = format!("x: ext4; mountable by Linux {since}: no, because ");
+        assert_eq!((code, line.starts_with(&start) && line.contains(field)), (1, true), "{line}");
+        if let Some(before) = before {
+            assert_eq!(said(before).0, 0, "{field}: {before}");
+        }
+        image.write_all_at(&old, 1024 + offset).expect("written");
+    }
+    // What a mount passes over, `fsck` finds.
+    let mut flex = [0];
+    image.read_exact_at(&mut flex, 1024 + 0x174).expect("read");
+    image.write_all_at(&[0xff], 1024 + 0x174).expect("written");
+    assert_eq!((said("6.12").0, run(at, &["fsck", "x"]).0), (0, 1));
+    image.write_all_at(&flex, 1024 + 0x174).expect("written");
+    // The bitmap of inodes of group 0 where its bitmap of blocks is (descriptors are in block 2).
+    let mut places = [0; 8];
+    image.read_exact_at(&mut places, 2048).expect("read");
+    image.write_all_at(&places[..4], 2048 + 4).expect("written");
+    let (code, line) = said("6.12");
+    assert_eq!((code, line.contains("those of group")), (1, true), "{line}");
 }

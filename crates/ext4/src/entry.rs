@@ -456,9 +456,17 @@ fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
 }
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
-    let options =
-        image::InspectOptions { hash, policy: policy(o)?, now: NOW, ..Default::default() };
-    let found = image::inspect(view, &options)?;
+    let options = image::InspectOptions {
+        hash,
+        policy: policy(o)?,
+        version: (era_of(o)?.version.0, era_of(o)?.version.1),
+        now: NOW,
+        ..Default::default()
+    };
+    let found = match image::inspect(view, &options) {
+        Ok(found) => found,
+        Err(e) => return Inspection::not_mountable(e),
+    };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let listed = Inspection {
         recovered: found.recovery.is_needed(),

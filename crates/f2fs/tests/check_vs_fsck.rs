@@ -13,7 +13,7 @@ use wp_f2fs::disk::{
     Block, Checkpoint, DentryArea, Footer, Geometry, Inode, Journal, Log, Node, SitJournalEntry,
     Summary, bits, nid,
 };
-use wp_f2fs::image::{Image, InodeRecord, RecoverOptions, recover};
+use wp_f2fs::image::{Image, InodeRecord, InspectOptions, RecoverOptions, inspect, list, recover};
 use wp_medium::{Overlay, View};
 use zerocopy::IntoBytes;
 
@@ -286,5 +286,38 @@ fn sound_images_are_sound_for_both() {
         let Some(bench) = Bench::new(name) else { return };
         assert_eq!(bench.kinds(), [], "{name}");
         assert!(bench.fsck(), "{name}");
+    }
+}
+
+/// The number of a device stands where a file has addresses of blocks
+/// (`testdata/make-devices`, by Linux 6.12, with a removed directory that is still open).
+#[test]
+fn device_files_have_no_blocks() {
+    let packed: &[u8] = include_bytes!("testdata/devices.img.zst");
+    let bytes = Bytes(zstd::decode_all(packed).expect("it is packed"));
+    for recover in [None, Some(RecoverOptions::default())] {
+        let report = check(&bytes, &CheckOptions { recover }).expect("it is checked");
+        assert!(report.is_clean(), "{:?}", report.findings);
+    }
+    let image = Image::open(&bytes).expect("an image");
+    let (files, findings) = list(&image, &InspectOptions::default());
+    let kinds: Vec<&str> = files.iter().map(|f| f.kind.name()).collect();
+    assert_eq!(kinds, ["block", "char", "char", "fifo", "socket"]);
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+/// A root directory that `f2fs_fill_super` does not take ends the mount.
+#[test]
+fn a_mount_reads_the_root_directory() {
+    let packed: &[u8] = include_bytes!("testdata/devices.img.zst");
+    let sound = zstd::decode_all(packed).expect("it is packed");
+    let root = Image::open(&Bytes(sound.clone())).and_then(|i| i.inode(nid::ROOT));
+    let at = root.expect("a root").at as usize;
+    assert!(inspect(&Bytes(sound.clone()), &InspectOptions::default()).is_ok());
+    for (offset, value, says) in [(76, 1, "i_xattr_nid"), (12, 0, "i_links"), (1, 0x81, "i_mode")] {
+        let mut bytes = sound.clone();
+        bytes[at + offset] = value;
+        let e = inspect(&Bytes(bytes), &InspectOptions::default()).expect_err("not mounted");
+        assert!(e.to_string().contains(says), "{says}: {e}");
     }
 }

@@ -347,7 +347,10 @@ fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
 
 fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let options = InspectOptions { hash, recover: how(o)?, ..Default::default() };
-    let found = image::inspect(view, &options)?;
+    let found = match image::inspect(view, &options) {
+        Ok(found) => found,
+        Err(e) => return Inspection::not_mountable(e),
+    };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let listed = Inspection {
         recovered: found.recovery.is_needed,

@@ -258,3 +258,19 @@ fn each_piece_of_damage_is_found() {
         assert!(kinds.contains(&Kind::Log), "byte {at} of {}: {kinds:?}", view.len_bytes());
     }
 }
+
+/// A directory that was removed and is still open has blocks and no length; numbers of devices are
+/// no block maps (`testdata/make-removed`, by Linux 6.12).
+#[test]
+fn a_removed_directory_and_device_files_are_sound() {
+    let packed: &[u8] = include_bytes!("testdata/removed.img.zst");
+    let bytes = Bytes(zstd::decode_all(packed).expect("it is packed"));
+    let report = check(&bytes, &CheckOptions::default()).expect("it is checked");
+    assert!(report.is_clean(), "{:?}", report.findings);
+    assert!(report.findings.iter().any(|f| f.kind == Kind::Orphan), "{:?}", report.findings);
+    let image = Image::open(&bytes).expect("an image");
+    let (files, _) = wp_nilfs2::image::list(&image, &Default::default());
+    let kinds: Vec<&str> = files.iter().map(|f| f.kind.name()).collect();
+    // The first is `.nilfs`.
+    assert_eq!(kinds, ["file", "char", "fifo", "socket"]);
+}

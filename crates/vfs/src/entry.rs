@@ -171,9 +171,32 @@ pub struct ListedFile {
     pub xattrs: Vec<(String, String)>,
 }
 
+/// Would a mount, read-write and without options, succeed by the kernel version that was asked for?
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Mountable {
+    /// It would.
+    #[default]
+    Yes,
+    /// It would end with an error: what is wrong.
+    No(String),
+}
+
+impl Mountable {
+    /// No, because of an error.
+    pub fn no(error: &FsError) -> Mountable {
+        Mountable::No(match error {
+            FsError::Corrupt(c) => c.to_string(),
+            FsError::Io => "the image ends before its data".to_owned(),
+            other => other.to_string(),
+        })
+    }
+}
+
 /// What `inspect` finds in an image, after recovering in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
+    /// Would that kernel mount it?
+    pub mountable: Mountable,
     /// Did it have to be recovered?
     pub recovered: bool,
     /// What is wrong.
@@ -187,6 +210,15 @@ pub struct Inspection {
 }
 
 impl Inspection {
+    /// An image that no mount opens, for this reason. Errors: `Unsupported`, which says nothing of
+    /// the image.
+    pub fn not_mountable(error: FsError) -> FsResult<Inspection> {
+        match error {
+            FsError::Unsupported(_) => Err(error),
+            error => Ok(Inspection { mountable: Mountable::no(&error), ..Inspection::default() }),
+        }
+    }
+
     /// Adds what a listing could not read: the path of a file, without a leading slash, and why.
     #[must_use]
     pub fn with_errors<'e>(

@@ -26,9 +26,9 @@ pub use aio::{IoCall, IoContext, IoEvent, Iocb};
 pub use contents::{Digest, Part, TakePart};
 pub use distributions::{Base, DISTRIBUTIONS, Distribution};
 pub use entry::{
-    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount, Offers,
-    OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Stat, Survey, SurveyedFile,
-    When, renamed,
+    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount,
+    Mountable, Offers, OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Stat, Survey,
+    SurveyedFile, When, renamed,
 };
 pub use era::{Policy, Version, rules as era_rules};
 pub use fs::{

@@ -12,7 +12,7 @@ mod full;
 mod images;
 pub mod judge;
 mod nbd;
-mod rng;
+pub mod rng;
 mod servers;
 mod signals;
 mod texts;

@@ -100,6 +100,9 @@ struct Tool {
 
 const E2FSCK: Tool = Tool { name: "e2fsck", arguments: &["-fn"] };
 const BTRFS: Tool = Tool { name: "btrfs", arguments: &["check", "--readonly"] };
+const F2FS: Tool = Tool { name: "fsck.f2fs", arguments: &["--dry-run", "-f"] };
+/// NILFS2 has no check; the kernel's mount is what it is compared with.
+const NILFS2: Tool = Tool { name: "true", arguments: &[] };
 
 impl Tool {
     /// What it says of an image, and its verdict. Errors: it does not start.
@@ -124,13 +127,28 @@ const AFTER_RECOVERY: &str = "clean once it is recovered";
 /// Judges the image at `raw`, which was made of `original`. Errors: a program that does not start.
 pub fn judge(raw: &Path, original: &Path, program: &Path, scratch: &Path) -> Result<Row, String> {
     let tool = if is_btrfs(raw, original) { BTRFS } else { E2FSCK };
+    judge_by(&tool, raw, program, scratch)
+}
+
+/// Judges an image of the file system `fs`. Errors: a program that does not start.
+pub fn judge_as(fs: &str, raw: &Path, program: &Path, scratch: &Path) -> Result<Row, String> {
+    let tool = match fs {
+        "btrfs" => BTRFS,
+        "ext4" => E2FSCK,
+        "f2fs" => F2FS,
+        _ => NILFS2,
+    };
+    judge_by(&tool, raw, program, scratch)
+}
+
+fn judge_by(tool: &Tool, raw: &Path, program: &Path, scratch: &Path) -> Result<Row, String> {
     let (tools, mut theirs) = tool.judge(raw)?;
     let fsck = call(program, &["fsck".as_ref(), raw.as_os_str()])?;
     let inspect = call(program, &["inspect".as_ref(), raw.as_os_str()])?;
     let ours = own(&fsck);
     let is_after = String::from_utf8_lossy(&fsck.said[0]).contains(AFTER_RECOVERY);
     if ours == Verdict::Clean && is_after && theirs != Verdict::Clean {
-        theirs = recovered(raw, &tool, program, scratch, theirs)?;
+        theirs = recovered(raw, tool, program, scratch, theirs)?;
     }
     let inspect = own(&inspect);
     let finding = first(&fsck, raw, |l| l.starts_with("error: "));
@@ -183,7 +201,7 @@ fn own(ended: &Ended) -> Verdict {
 }
 
 /// The exit code, or why there is none.
-fn code(ended: &Ended) -> Result<i32, String> {
+pub fn code(ended: &Ended) -> Result<i32, String> {
     let Some(status) = ended.status else {
         return Err(format!("still busy after {} s", LIMIT.as_secs()));
     };
@@ -194,7 +212,7 @@ fn code(ended: &Ended) -> Result<i32, String> {
 }
 
 /// Calls a program, within the limits. Errors: it does not start.
-fn call(program: &Path, arguments: &[&OsStr]) -> Result<Ended, String> {
+pub fn call(program: &Path, arguments: &[&OsStr]) -> Result<Ended, String> {
     let limited = format!("ulimit -v {MEMORY_KIB}; exec \"$@\"");
     let child = Command::new("sh")
         .args(["-c", &limited, "sh"])

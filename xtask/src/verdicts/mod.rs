@@ -10,7 +10,7 @@
 //!             3. a run without images fails.
 
 mod images;
-mod judge;
+pub mod judge;
 mod reasons;
 mod unpack;
 

@@ -56,7 +56,7 @@ impl Device {
         report: &mut Report,
     ) {
         let mut found: Vec<(Key, Chunk, u64)> = Vec::new();
-        let mut walk = Walk { volume, extents: None, seen, report };
+        let mut walk = Walk { volume, extents: None, seen, report, dropped: None };
         walk.tree(start, &mut |item, _, report| match item.at.key.kind {
             kind::CHUNK_ITEM => match Chunk::load(item.bytes, item.at.byte) {
                 Ok((chunk, n)) if n == item.bytes.len() => {

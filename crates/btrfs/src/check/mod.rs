@@ -117,7 +117,13 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
         (sb.root.get(), sb.root_level, sb.generation.get()),
         (sb.chunk_root.get(), sb.chunk_root_level, sb.chunk_root_generation.get()),
     );
-    let start = |tree, (bytenr, level, generation)| Start { tree, bytenr, level, generation };
+    let start = |tree, (bytenr, level, generation)| Start {
+        tree,
+        bytenr,
+        level,
+        generation,
+        dropped: None,
+    };
     let (root, chunk) = (start(id::ROOT_TREE, root), start(id::CHUNK_TREE, chunk));
     let chunks = std::collections::BTreeMap::new();
     let mut volume = Volume { view, sb, common, chunks, profile: None };
@@ -138,19 +144,12 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
     }
     volume.check_log_root(report);
     let mut roots = Roots::default();
-    let mut walk = Walk { volume: &volume, extents: None, seen: &mut seen, report };
+    let mut walk = Walk { volume: &volume, extents: None, seen: &mut seen, report, dropped: None };
     let mut caches = Caches::default();
     walk.tree(&root, &mut |item, _, report| {
         roots.item(item, report);
         caches.item(item);
     });
-    // Of what is damaged that is what is said, whatever else it has.
-    if roots.is_half_deleted() && !walk.report.is_clean() {
-        return Ok(());
-    }
-    if roots.is_half_deleted() {
-        return Err(FsError::Unsupported("btrfs with a partially deleted subvolume".into()));
-    }
     let mut extents = Extents::new(walk.volume.sb.generation.get());
     if let Some(start) = roots.start(id::EXTENT_TREE) {
         walk.tree(&start, &mut |item, _, report| extents.item(item, &mut device, report));
@@ -184,7 +183,8 @@ fn look(view: &dyn View, options: &CheckOptions, report: &mut Report) -> FsResul
             n if id::is_file_tree(n) || n == id::DATA_RELOC_TREE => {
                 let mut tree = trees.begin(number, roots.root_dir(number));
                 walk.tree(&start, &mut |item, seen, report| tree.item(item, seen, report));
-                trees.end(tree, !walk.seen.is_torn, &mut roots, walk.report);
+                let is_whole = !walk.seen.is_torn && start.dropped.is_none();
+                trees.end(tree, is_whole, &mut roots, walk.report);
             }
             id::TREE_RELOC => {
                 return Err(FsError::Unsupported("btrfs with an interrupted balance".into()));

@@ -80,7 +80,9 @@ impl Roots {
     pub fn start(&self, tree: u64) -> Option<Start> {
         let (item, _) = self.items.get(&tree)?;
         let (bytenr, generation) = (item.bytenr.get(), item.generation.get());
-        Some(Start { tree, bytenr, level: item.level, generation })
+        let key = item.drop_progress.get();
+        let dropped = (key != Key::MIN).then_some((key, item.drop_level));
+        Some(Start { tree, bytenr, level: item.level, generation, dropped })
     }
 
     /// The root directory of a tree of files.
@@ -136,10 +138,5 @@ impl Roots {
             }
             None => report.add(Kind::Root, "root tree", "no default subvolume", "one"),
         }
-    }
-
-    /// Is a tree half deleted, so that parts of it are gone?
-    pub fn is_half_deleted(&self) -> bool {
-        self.items.values().any(|(item, _)| item.drop_progress.get() != Key::MIN)
     }
 }

@@ -169,6 +169,9 @@ pub(super) struct Start {
     pub bytenr: u64,
     pub level: u8,
     pub generation: u64,
+    /// Where the deletion of it has come to, if it was begun: of what is before this key in blocks
+    /// of this level and above nothing is left. `btrfs_drop_snapshot`.
+    pub dropped: Option<(Key, u8)>,
 }
 
 /// An item on a walk.
@@ -233,6 +236,8 @@ pub(super) struct Walk<'w, 'a> {
     pub extents: Option<&'w Extents>,
     pub seen: &'w mut Seen,
     pub report: &'w mut Report,
+    /// [`Start::dropped`] of the tree that is walked.
+    pub dropped: Option<(Key, u8)>,
 }
 
 impl Walk<'_, '_> {
@@ -246,7 +251,9 @@ impl Walk<'_, '_> {
             owner: None,
         };
         self.seen.add_user(start.bytenr, Reference::Tree { root: start.tree });
+        self.dropped = start.dropped;
         self.block(&root, None, start.tree, visit);
+        self.dropped = None;
     }
 
     fn counts_by_address(&self, bytenr: u64) -> bool {
@@ -294,7 +301,8 @@ impl Walk<'_, '_> {
             wrong(format!("owner {}", owner.cast_signed()), "the tree's number".to_owned());
         }
         let flags = header.flags.get();
-        if flags != flag::WRITTEN | Header::REVISION {
+        // A balance leaves its flag on blocks that it has moved (`__btrfs_cow_block`).
+        if flags & !flag::RELOC != flag::WRITTEN | Header::REVISION {
             let right = flag::WRITTEN | Header::REVISION;
             wrong(format!("flags {flags:#x}"), format!("flags {right:#x}"));
         }
@@ -338,7 +346,12 @@ impl Walk<'_, '_> {
             return;
         };
         let by_address = self.counts_by_address(what.bytenr);
-        for slot in 0..n {
+        let first = match self.dropped {
+            Some((key, of)) if level == of => node.find(key).unwrap_or_else(|slot| slot),
+            Some((key, of)) if level > of => node.child_of(key),
+            _ => 0,
+        };
+        for slot in first..n {
             let Some(ptr) = node.ptr(slot) else { break };
             let child = Expected {
                 bytenr: ptr.blockptr.get(),

@@ -326,6 +326,9 @@ impl SuperBlock {
         if self.bytes_used.get() < 6 * u64::from(node) {
             return fail("bytes_used", self.bytes_used.get(), "6 tree blocks or more");
         }
+        if self.num_devices.get() == 0 {
+            return fail("num_devices", 0, "1 or more");
+        }
         if self.num_devices.get() != 1 {
             let n = self.num_devices.get();
             return Err(FsError::Unsupported(format!("btrfs on {n} devices")));

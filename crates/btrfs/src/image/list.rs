@@ -91,6 +91,8 @@ impl Default for InspectOptions {
 pub struct Inspection {
     /// What recovery found and did.
     pub recovery: Recovery,
+    /// Would a mount succeed?
+    pub mountable: FsResult<()>,
     /// What is wrong with files.
     pub findings: Vec<Finding>,
     /// What Linux refuses to read of trees and of the device, with or without files.
@@ -106,9 +108,10 @@ pub fn inspect(view: &dyn View, options: &InspectOptions) -> FsResult<Inspection
     let overlay = Overlay::new(view);
     let recovery = recover(&overlay, &options.recover)?;
     let image = Image::open(&overlay)?;
+    let mountable = super::mount::mount(&image);
     let (files, findings) = list(&image, options);
     let refused = super::tree_check::check_trees(&image);
-    Ok(Inspection { recovery, findings, refused, files })
+    Ok(Inspection { recovery, mountable, findings, refused, files })
 }
 
 /// Lists an image as it is, without recovery: files of the default subvolume and of those in it,

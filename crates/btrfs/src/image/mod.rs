@@ -15,12 +15,13 @@
 mod data;
 mod inodes;
 mod list;
+mod mount;
 mod reader;
 mod survey;
 mod tree_check;
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
@@ -46,6 +47,10 @@ pub struct Image<'a> {
     root_tree: Tree,
     trees: RefCell<BTreeMap<u64, Option<Tree>>>,
     held: RefCell<BTreeMap<u64, Rc<[u8]>>>,
+    /// Are the items of leaves checked when they are read, as Linux does?
+    is_strict: Cell<bool>,
+    /// Blocks whose items were.
+    checked: RefCell<BTreeSet<u64>>,
 }
 
 impl<'a> Image<'a> {
@@ -88,6 +93,8 @@ impl<'a> Image<'a> {
             root_tree,
             trees: RefCell::default(),
             held: RefCell::default(),
+            is_strict: Cell::default(),
+            checked: RefCell::default(),
         };
         let mut found = Vec::new();
         image.each(&image.chunk_tree(), Key::MIN, Key::MAX, &mut |item| {
@@ -146,12 +153,18 @@ impl<'a> Image<'a> {
         if let Some(tree) = self.trees.borrow().get(&number) {
             return Ok(*tree);
         }
-        let (from, to) = (Key::new(number, kind::ROOT_ITEM, 0), u64::MAX);
-        let to = Key::new(number, kind::ROOT_ITEM, to);
+        let found = self.root_item(number)?.filter(|tree| tree.item.refs.get() > 0);
+        self.trees.borrow_mut().insert(number, found);
+        Ok(found)
+    }
+
+    /// The same, also one that is being deleted.
+    fn root_item(&self, number: u64) -> FsResult<Option<Tree>> {
+        let key = |offset| Key::new(number, kind::ROOT_ITEM, offset);
         let mut found = None;
-        self.each(&self.root_tree, from, to, &mut |item| {
+        self.each(&self.root_tree, key(0), key(u64::MAX), &mut |item| {
             let root = RootItem::load(item.bytes, item.at)?;
-            found = (root.refs.get() > 0).then_some(Tree {
+            found = Some(Tree {
                 id: number,
                 bytenr: root.bytenr.get(),
                 level: root.level,
@@ -160,11 +173,10 @@ impl<'a> Image<'a> {
             });
             Ok(true)
         })?;
-        self.trees.borrow_mut().insert(number, found);
         Ok(found)
     }
 
-    /// The same where there must be one. Errors: `Corrupt`.
+    /// A tree by its number where there must be one. Errors: `Corrupt`.
     pub fn tree_needed(&self, number: u64) -> FsResult<Tree> {
         self.tree(number)?.ok_or_else(|| {
             let at = self.place(self.root_tree.bytenr);

@@ -136,7 +136,15 @@ impl Image<'_> {
             None => self.read_tree_block(expected)?,
         };
         // What is held was checked by itself; here, against what leads to it now.
-        expected.verify(&NodeRef::trusted(&bytes), self.place(expected.bytenr))?;
+        let node = NodeRef::trusted(&bytes);
+        expected.verify(&node, self.place(expected.bytenr))?;
+        if self.is_strict.get() && self.checked.borrow_mut().insert(expected.bytenr) {
+            let checked = self.check_leaf(node, expected.bytenr);
+            if checked.is_err() {
+                self.checked.borrow_mut().remove(&expected.bytenr);
+            }
+            checked?;
+        }
         Ok(bytes)
     }
 

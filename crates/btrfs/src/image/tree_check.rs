@@ -88,7 +88,7 @@ impl Walk<'_, '_> {
             return;
         }
         let at = self.image.place(what.bytenr);
-        let leaf = Leaf { sb: &self.image.sb, csum_bytes: self.image.common.csum.bytes(), node };
+        let leaf = self.image.leaf(node);
         for slot in 0..node.len() {
             let (Some(key), Some(bytes)) = (node.key(slot), node.data(slot)) else { break };
             let at = at + wide(node.data_at(slot));
@@ -118,6 +118,25 @@ impl Walk<'_, '_> {
                 item,
             });
         }
+    }
+}
+
+impl Image<'_> {
+    fn leaf<'l>(&'l self, node: NodeRef<'l>) -> Leaf<'l> {
+        Leaf { sb: &self.sb, csum_bytes: self.common.csum.bytes(), node }
+    }
+
+    /// Checks the items of the leaf at `bytenr`; a node has none. Errors: `Corrupt`.
+    ///
+    /// Source: `btrfs_check_leaf`, which Linux calls for every leaf that it reads.
+    pub(super) fn check_leaf(&self, node: NodeRef<'_>, bytenr: u64) -> FsResult<()> {
+        let (leaf, at) = (self.leaf(node), self.place(bytenr));
+        let slots = if node.level() == 0 { node.len() } else { 0 };
+        for slot in 0..slots {
+            let (Some(key), Some(bytes)) = (node.key(slot), node.data(slot)) else { break };
+            leaf.check(slot, key, bytes, at + wide(node.data_at(slot)))?;
+        }
+        Ok(())
     }
 }
 
@@ -390,7 +409,7 @@ fn wrong(what: &str, field: &'static str, at: u64, found: u64, expected: &str) -
 
 /// What trees say of the device.
 #[derive(Default)]
-struct Device {
+pub(super) struct Device {
     /// Its bytes, as its item has them, and where that stands.
     bytes: Option<(u64, u64)>,
     /// Places of chunks: first byte of the device, the chunk, its bytes, and where its item stands.
@@ -400,7 +419,7 @@ struct Device {
 }
 
 impl Device {
-    fn item(&mut self, key: Key, bytes: &[u8], at: u64) {
+    pub(super) fn item(&mut self, key: Key, bytes: &[u8], at: u64) {
         match key.kind {
             kind::DEV_ITEM => {
                 self.bytes = view::<DevItem>(bytes, 0).map(|d| (d.total_bytes.get(), at));
@@ -421,7 +440,7 @@ impl Device {
     }
 
     /// What a mount compares of the device. Errors: `Corrupt`.
-    fn check(&self, image: &Image<'_>) -> FsResult<()> {
+    pub(super) fn check(&self, image: &Image<'_>) -> FsResult<()> {
         let total = image.sb.total_bytes.get();
         if let Some((bytes, at)) = self.bytes.filter(|(bytes, _)| *bytes > total) {
             let expected = format!("{total:#x} or fewer, as the super block has");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use wp_base::plain;
-use wp_vfs::{Inspection, ListedFile};
+use wp_vfs::{Inspection, ListedFile, Mountable, Version};
 
 use crate::images::{Images, Part, recovery_options};
 use crate::output::{Exit, Out};
@@ -63,10 +63,10 @@ fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             Ok::<_, ExitCode>((fs, (fs.inspect)(view, &options, a.hash)))
         })??;
         let found = found.map_err(|e| out.fs_error(&name, &e))?;
-        damaged |= !found.findings.is_empty();
+        damaged |= !found.findings.is_empty() || found.mountable != Mountable::Yes;
         unsupported |= !found.unsupported.is_empty();
-        text.push_str(&as_text(&name, fs.name, &found));
         let era = a.era.as_deref().unwrap_or(fs.newest());
+        text.push_str(&as_text(&name, fs.name, era, &found));
         docs.push(as_json(&name, fs.name, era, &found));
     }
     let doc = match docs.len() {
@@ -84,10 +84,19 @@ fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
 fn as_json(image: &str, fs: &str, era: &str, i: &Inspection) -> Value {
     json!({
         "schema": "writepath.inspect/1", "image": image, "fs": fs, "era": era,
+        "mountable": mountable_json(era, &i.mountable),
         "recovered": i.recovered, "checked": false,
         "findings": i.findings, "unsupported": i.unsupported, "left_out": i.left_out,
         "files": i.files.iter().map(file_json).collect::<Vec<_>>(),
     })
+}
+
+fn mountable_json(era: &str, mountable: &Mountable) -> Value {
+    let (answer, why) = match mountable {
+        Mountable::Yes => ("yes", Value::Null),
+        Mountable::No(why) => ("no", json!(why)),
+    };
+    json!({ "kernel": era, "answer": answer, "why": why })
 }
 
 fn file_json(f: &ListedFile) -> Value {
@@ -111,18 +120,29 @@ fn file_json(f: &ListedFile) -> Value {
     Value::Object(m)
 }
 
-fn as_text(image: &str, fs: &str, i: &Inspection) -> String {
+fn as_text(image: &str, fs: &str, era: &str, i: &Inspection) -> String {
     let mut t = String::new();
-    // Not "clean": that word is fsck's, which looks at everything.
-    let state = if i.recovered { "recovered in memory" } else { "no recovery needed" };
     let image = plain::name(image);
-    let files = if i.files.len() == 1 { "file" } else { "files" };
-    writeln!(
-        t,
-        "{image}: {fs}, {state}, {} {files}; not checked (`writepath fsck`)",
-        i.files.len()
-    )
-    .expect("a string takes it");
+    let kernel = match Version::parse(era) {
+        Some(version) if !era.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("{version} ({era})")
+        }
+        _ => era.to_owned(),
+    };
+    let mountable = format!("mountable by Linux {kernel}");
+    if let Mountable::No(why) = &i.mountable {
+        // Nothing is listed of what no mount shows, and nothing was recovered.
+        writeln!(t, "{image}: {fs}; {mountable}: no, because {}", plain::name(why))
+            .expect("a string takes it");
+    } else {
+        // Not "clean": that word is fsck's, which looks at everything.
+        let state = if i.recovered { "recovered in memory" } else { "no recovery needed" };
+        let files = if i.files.len() == 1 { "file" } else { "files" };
+        let n = i.files.len();
+        writeln!(t, "{image}: {fs}; {mountable}: yes").expect("a string takes it");
+        writeln!(t, "  {state}; {n} {files}; not checked (`writepath fsck`)")
+            .expect("a string takes it");
+    }
     for f in &i.findings {
         writeln!(t, "  finding: {}", plain::name(f)).expect("a string takes it");
     }

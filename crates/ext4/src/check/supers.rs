@@ -101,6 +101,9 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     };
     let (blocks, reserved) = (g.blocks_count, sb.r_blocks_count());
     value("s_r_blocks_count", reserved <= blocks / 2, reserved, "at most half of the blocks");
+    let flex = sb.log_groups_per_flex;
+    let is_flex = flex <= 31 || !sb.has_incompat(incompat::FLEX_BG);
+    value("s_log_groups_per_flex", is_flex, flex.into(), "0 to 31");
     let desc = sb.desc_size.get();
     let is_size = desc <= 1024 && (desc == 0 || desc.is_power_of_two());
     value("s_desc_size", is_size, desc.into(), "0 or a power of two up to 1024");

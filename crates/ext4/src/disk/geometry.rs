@@ -142,10 +142,8 @@ impl Geometry {
                 "at most a quarter of a block's bytes",
             );
         }
-        let flex_log = sb.log_groups_per_flex;
-        if sb.has_incompat(incompat::FLEX_BG) && flex_log > 31 {
-            return wrong("s_log_groups_per_flex", flex_log.into(), "0 to 31");
-        }
+        // What is larger is as if there was none (`ext4_fill_flex_info`); the check finds it.
+        let flex_log = Some(sb.log_groups_per_flex).filter(|log| *log <= 31).unwrap_or(0);
         // Groups fit: there are at most as many as inodes, and those have been found to fit 32
         // bits.
         let groups = lo32(groups);

@@ -10,7 +10,7 @@ use wp_vfs::Digest;
 use crate::disk::inode::{flag, mode};
 use crate::disk::{FileType, ino};
 
-use super::{Image, InodeRecord, Recovery, Xattr, recover};
+use super::{AtMount, Image, InodeRecord, Recovery, Xattr, recover_at_mount};
 
 /// What a path names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,6 +110,8 @@ pub struct InspectOptions {
     pub hash_bytes_max: u64,
     /// Rules of recovery.
     pub policy: RecoverPolicy,
+    /// Version of Linux whose checks at mount apply.
+    pub version: (u16, u16),
     /// Time of deletion that orphans get, in seconds since 1970.
     pub now: u32,
 }
@@ -121,6 +123,7 @@ impl Default for InspectOptions {
             hash: true,
             hash_bytes_max: 1 << 40,
             policy: RecoverPolicy::linux(6, 18),
+            version: (6, 18),
             now: 1,
         }
     }
@@ -137,14 +140,19 @@ pub struct Inspection {
     pub files: Vec<FileInfo>,
 }
 
-/// Recovers the file system in memory and lists it. Never writes to `view`.
+/// Recovers the file system in memory as a mount does, and lists it. Never writes to `view`.
 ///
-/// Errors: those of [`Image::open`] and [`recover`].
+/// Errors: those of the mount.
 pub fn inspect(view: &dyn View, options: &InspectOptions) -> FsResult<Inspection> {
     let overlay = Overlay::new(view);
-    let recovery = recover(&overlay, &options.policy, options.now)?;
+    super::mount::check_super(&Image::open(view)?, options.version)?;
+    let AtMount { recovery, mounted } = recover_at_mount(&overlay, &options.policy, options.now);
+    mounted.map_err(|(_, e)| e)?;
     let image = Image::open(&overlay)?;
-    let (files, findings) = list(&image, options);
+    super::mount::check_blocks(&image, options.version)?;
+    let (files, mut findings) = list(&image, options);
+    let reported = recovery.reported.iter().cloned();
+    findings.extend(reported.map(|error| Finding { path: Vec::new(), error }));
     Ok(Inspection { recovery, findings, files })
 }
 

@@ -17,6 +17,7 @@ mod fast_commit;
 mod files;
 mod list;
 mod map;
+mod mount;
 mod orphans;
 mod recovery;
 mod survey;

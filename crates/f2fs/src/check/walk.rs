@@ -174,7 +174,10 @@ fn inode(
     let mut count = 1;
     attributes(t, s, report, ino, i, &mut count)?;
     fields(t, report, i, &place);
-    if i.inline & (inline::DATA | inline::DENTRY) == 0 {
+    // The addresses of a device file are its number (`__set_inode_rdev`), and those of a FIFO or a
+    // socket are none.
+    let has_blocks = matches!(own, FileType::File | FileType::Dir | FileType::Symlink);
+    if has_blocks && i.inline & (inline::DATA | inline::DENTRY) == 0 {
         data(t, s, report, ino, &block, &mut count)?;
     }
     if i.blocks.get() != count && !s.gaps {

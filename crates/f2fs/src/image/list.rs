@@ -138,6 +138,7 @@ pub fn inspect(view: &dyn View, options: &InspectOptions) -> FsResult<Inspection
     let overlay = Overlay::new(view);
     let recovery = recover(&overlay, &options.recover)?;
     let image = Image::open(&overlay)?;
+    super::mount::check(&image)?;
     let (files, findings) = list(&image, options);
     Ok(Inspection { recovery, findings, files })
 }

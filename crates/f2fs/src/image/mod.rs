@@ -15,6 +15,7 @@
 
 mod files;
 mod list;
+mod mount;
 mod recovery;
 mod survey;
 

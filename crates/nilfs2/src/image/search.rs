@@ -183,6 +183,7 @@ fn read_supers(view: &dyn View) -> FsResult<Copies> {
 pub fn search(view: &dyn View) -> FsResult<Tip> {
     let (is_second, sb, other) = read_supers(view)?;
     let g = Geometry::from_super(&sb, view.len_bytes())?;
+    check_cursor(&sb, &g)?;
     let is_clean = sb.state.get() & state::VALID != 0;
     let start = Start { sb, is_second, other, is_clean, fell_back: false };
     match (follow(view, &g, start.clone()), other) {
@@ -190,7 +191,15 @@ pub fn search(view: &dyn View) -> FsResult<Tip> {
         (Err(Stray::Failed(e)), _) => Err(e),
         (Err(Stray::Bad(c)), None) => Err(c.into()),
         (Err(Stray::Bad(_)), Some(spare)) => {
+            if spare.log_block_size != sb.log_block_size {
+                let found = spare.log_block_size.get().into();
+                let expected = format!("{}, as in the other copy", sb.log_block_size);
+                let structure = "nilfs2 super block";
+                let at = SuperBlock::AT;
+                return Err(FsError::corrupt(structure, "s_log_block_size", at, found, expected));
+            }
             let g = Geometry::from_super(&spare, view.len_bytes())?;
+            check_cursor(&spare, &g)?;
             // The copy that leads nowhere is written over.
             let start = Start {
                 sb: spare,
@@ -202,6 +211,17 @@ pub fn search(view: &dyn View) -> FsResult<Tip> {
             Ok(follow(view, &g, start)?)
         }
     }
+}
+
+/// A mount ends at a super block whose log lies in no segment: it does not try the other copy.
+/// `nilfs_store_log_cursor`.
+fn check_cursor(sb: &SuperBlock, g: &Geometry) -> FsResult<()> {
+    let found = sb.last_pseg.get();
+    if g.segment_of(found) < g.segments {
+        return Ok(());
+    }
+    let expected = format!("a block of {} segments", g.segments);
+    Err(FsError::corrupt("nilfs2 super block", "s_last_pseg", SuperBlock::AT, found, expected))
 }
 
 #[derive(Clone)]

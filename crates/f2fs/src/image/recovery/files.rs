@@ -236,7 +236,9 @@ impl<'a> State<'a> {
         let shape = self.get(ino)?;
         let inode = self.node(ino)?;
         let inode = Inode::of(&inode);
-        if !inode.has_inline(inline::DATA) && !inode.has_inline(inline::DENTRY) {
+        // Those of a device file are its number.
+        let has_blocks = inode.is_file() || inode.is_dir() || inode.is_symlink();
+        if has_blocks && inode.inline & (inline::DATA | inline::DENTRY) == 0 {
             for slot in 0..shape.inode_addrs {
                 self.punch(ino, Slot { nid: ino, slot })?;
             }
