@@ -8,6 +8,8 @@
 
 use std::fmt::Display;
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -48,13 +50,24 @@ fn far(done: u64, all: u64, left: Duration) -> String {
     format!("{done} of {all} ({percent} %){left}")
 }
 
+/// How long the rest takes at the pace since the beginning; 0: nothing is done yet.
+fn left((first, done, all): (&AtomicU64, u64, u64), elapsed: Duration) -> Duration {
+    let first = first.load(Ordering::Relaxed).min(done);
+    match done - first {
+        0 => Duration::ZERO,
+        own => elapsed.mul_f64(all.saturating_sub(done) as f64 / own as f64),
+    }
+}
+
 /// One piece of long work; what is shown of it goes when this does.
 ///
-/// The time that is left is `indicatif`'s estimate, which follows the pace of the last seconds:
-/// parts that an earlier run kept do not make the others look fast for long.
+/// The time that is left is told from the pace since the beginning; parts that an earlier run kept
+/// do not count.
 pub struct Progress {
     /// Drawn on a terminal only; its prefix is what the work is.
     bar: ProgressBar,
+    /// Parts that were done at the beginning; `u64::MAX`: not known yet.
+    first: Arc<AtomicU64>,
     /// Ends the threads that write the lines and ask how far it is.
     threads: Option<Sender<()>>,
 }
@@ -62,14 +75,15 @@ pub struct Progress {
 impl Progress {
     /// Nothing is done yet. `what`: the verb, or the part of it.
     pub fn new(what: &str) -> Progress {
+        let first = Arc::new(AtomicU64::new(u64::MAX));
         let bar = if std::io::stderr().is_terminal() {
-            shown(ProgressBar::new(0))
+            shown(ProgressBar::new(0), first.clone())
         } else {
             ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden())
         };
         let bar = bar.with_prefix(what.to_owned());
-        let threads = bar.is_hidden().then(|| lines(bar.clone())).flatten();
-        Progress { bar, threads }
+        let threads = bar.is_hidden().then(|| lines(bar.clone(), first.clone())).flatten();
+        Progress { bar, first, threads }
     }
 
     /// As [`Progress::new`], of work that tells nothing by itself: `text` is asked for how far it
@@ -92,6 +106,10 @@ impl Progress {
 
     /// `done` of `all` parts are done, `text` is next.
     pub fn at(&self, done: u64, all: u64, text: impl Display) {
+        let unknown = self.first.load(Ordering::Relaxed) == u64::MAX;
+        if unknown && all > 0 {
+            self.first.store(done, Ordering::Relaxed);
+        }
         self.bar.set_length(all);
         self.bar.set_position(done);
         self.bar.set_message(plain::name(&text.to_string()).into_owned());
@@ -115,8 +133,9 @@ impl Drop for Progress {
 }
 
 /// The line of somebody who does not look at a terminal.
-fn line(bar: &ProgressBar) -> String {
-    let words = far(bar.position(), bar.length().unwrap_or(0), bar.eta());
+fn line(bar: &ProgressBar, first: &AtomicU64) -> String {
+    let (done, all) = (bar.position(), bar.length().unwrap_or(0));
+    let words = far(done, all, left((first, done, all), bar.elapsed()));
     let parts = [words, bar.message()];
     let said: Vec<&str> = parts.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
     let time = time(bar.elapsed().as_secs_f64());
@@ -124,10 +143,12 @@ fn line(bar: &ProgressBar) -> String {
 }
 
 /// The style of all bars: one line, as wide as the terminal.
-fn shown(bar: ProgressBar) -> ProgressBar {
-    let words = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+fn shown(bar: ProgressBar, first: Arc<AtomicU64>) -> ProgressBar {
+    let words = move |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+        let (done, all) = (state.pos(), state.len().unwrap_or(0));
+        let left = left((&first, done, all), state.elapsed());
         // A terminal that takes no more shows what it showed.
-        let _ = to.write_str(&far(state.pos(), state.len().unwrap_or(0), state.eta()));
+        let _ = to.write_str(&far(done, all, left));
     };
     let style = ProgressStyle::with_template("{prefix} {bar:20} {elapsed:>4} {far} {wide_msg}")
         .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "));
@@ -138,11 +159,11 @@ fn shown(bar: ProgressBar) -> ProgressBar {
 }
 
 /// A thread that writes a line every [`EVERY`], until what comes back is dropped.
-fn lines(bar: ProgressBar) -> Option<Sender<()>> {
+fn lines(bar: ProgressBar, first: Arc<AtomicU64>) -> Option<Sender<()>> {
     let (end, wait) = channel::<()>();
     let write = move || {
         while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(EVERY) {
-            stderr(format_args!("{}\n", line(&bar)));
+            stderr(format_args!("{}\n", line(&bar, &first)));
         }
     };
     std::thread::Builder::new().name("progress".to_owned()).spawn(write).ok().map(|_| end)
@@ -212,10 +233,18 @@ mod tests {
     }
 
     #[test]
+    fn the_pace_is_that_since_the_beginning_without_what_was_kept() {
+        let told = |first, done| {
+            left((&AtomicU64::new(first), done, 100), Duration::from_secs(30)).as_secs()
+        };
+        assert_eq!((told(0, 25), told(50, 75), told(50, 50), told(u64::MAX, 0)), (90, 30, 0, 0));
+    }
+
+    #[test]
     fn a_line_says_what_how_far_and_what_is_next() {
         let progress = Progress::new("crash");
         progress.at(3, 12, "program\u{1b}[2J 4");
-        let line = line(&progress.bar);
+        let line = line(&progress.bar, &progress.first);
         assert!(line.starts_with("crash: 0 s so far: 3 of 12 (25 %)"), "{line}");
         assert!(line.ends_with("4") && !line.contains('\u{1b}'), "{line}");
     }

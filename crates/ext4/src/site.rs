@@ -160,10 +160,6 @@ wp_base::sites! {
         LINK_ORPHAN, Order, "ext4/link/orphan":
             "a file that gets its first name leaves the orphan list in the same transaction";
     }
-    "crates/ext4/src/fs/shift.rs" {
-        SHIFT_TID, Order, "ext4/shift/datasync-tid":
-            "fdatasync waits for the transaction that moved extents (collapse and insert range)";
-    }
     "crates/ext4/src/fs/rename.rs" {
         REPLACE_ALLOC, Write, "ext4/replace/auto-da-alloc":
             "rename over a file allocates the blocks of the new file in the same transaction";

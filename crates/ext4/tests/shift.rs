@@ -1,5 +1,5 @@
-//! Ranges taken out of files and put into them, against a model in memory and e2fsck; stores through
-//! mappings; files without a name.
+//! Ranges taken out of files and put into them, against a model in memory and e2fsck; stores
+//! through mappings; files without a name.
 
 use wp_base::{FsError, Rng};
 use wp_ext4::fs::DataMode;

@@ -1,8 +1,8 @@
 //! Calls that few programs make, for programs that are made up: files without a name, exchanges and
-//! whiteouts, devices and pipes, permissions, owners and times, stores through mappings, ranges that
-//! are taken out and put in, writes to the end, copies.
+//! whiteouts, devices and pipes, permissions, owners and times, stores through mappings, ranges
+//! that are taken out and put in, writes to the end, copies.
 
-use wp_vfs::{DeviceNumber, FileType, RenameHow, TimeSpec};
+use wp_vfs::{DeviceNumber, FileType, Offers, RenameHow, TimeSpec};
 use wp_workload::program::{Alloc, Call, Flags};
 
 /// Descriptors in use at most.
@@ -57,17 +57,17 @@ fn free_fd(a: &mut impl Author) -> Option<u32> {
     (0..OPEN).find(|fd| !a.open().iter().any(|o| o.fd == *fd))
 }
 
-/// Adds such a call, or some; `fallocate`: also ranges that are taken out and put in.
-pub fn call(a: &mut impl Author, fallocate: bool) {
+/// Adds such a call, or some, of those that the file system has.
+pub fn call(a: &mut impl Author, has: &Offers) {
     match a.below(16) {
-        0..=1 => tmpfile(a),
-        2..=3 => renameat2(a),
+        0..=1 if has.unnamed => tmpfile(a),
+        2..=3 => renameat2(a, has),
         4 => node(a),
         5..=7 => stat(a),
         8..=11 => mapped(a),
         12 => append(a),
-        13 => copy(a),
-        _ if fallocate => shift(a),
+        13 if has.copies => copy(a),
+        14..=15 if has.moves_ranges => shift(a),
         _ => mapped(a),
     }
 }
@@ -110,10 +110,11 @@ fn tmpfile(a: &mut impl Author) {
     }
 }
 
-fn renameat2(a: &mut impl Author) {
+fn renameat2(a: &mut impl Author, has: &Offers) {
     let Some(old) = a_file(a) else { return };
     let other = a_file(a).filter(|other| *other != old);
-    match (a.below(3), other) {
+    let kind = if has.unnamed { a.below(3) } else { 2 };
+    match (kind, other) {
         (0, Some(other)) => a.call(Call::Renameat2(old, other, RenameHow::Exchange)),
         (1, other) => {
             let new = other.unwrap_or_else(|| a.new_name());

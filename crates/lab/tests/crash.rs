@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use wp_crash::{Plan, Profile, Rule};
+use wp_lab::crash::lives::Lives;
 use wp_lab::crash::programs;
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{
@@ -69,6 +70,49 @@ fn sequences_of_one_operation_break_no_rule_in_any_mode() {
         assert!(f.not_played.is_empty(), "{options}: {:?}", f.not_played);
         assert!(f.totals.raw > 100 && f.totals.second > 10, "{options}: {:?}", f.totals);
     }
+}
+
+/// An honest drive, or one that neither flushes nor heeds FUA.
+fn permitted(lies: bool) -> Space {
+    Space::Permitted { lying_flush: lies, lost_fua: lies, faulty_plp: false, atomic: None }
+}
+
+/// What recovery brought back has to stay, and what the second life syncs.
+#[test]
+fn a_life_after_a_power_failure_keeps_what_the_one_before_left() {
+    let text = "mkdir d\nopen 0 d/a rw,creat\npwrite 0 9000 0 1\nchmod d/a 600\nfsync 0\n\
+                open 1 d/b rw,creat\npwrite 1 4096 0 2\npower_failure\n\
+                open 0 d/a rw\npwrite 0 4096 0 3\nfsync 0\nlink d/a d/c\nopen 1 d r\nfsync 1\n\
+                power_failure\nunlink d/a\nsync\n";
+    let program = Program::parse(text).expect("a program");
+    let mended =
+        "fsync_mode=strict_fixed,wait_first_node,wait_last_node,wait_earlier_nodes,mode=lfs";
+    for (fs, options, capacity) in [
+        (&wp_ext4::ENTRY, "era=6.18", 64),
+        (&wp_f2fs::ENTRY, mended, 64),
+        (&wp_btrfs::ENTRY, "", 128),
+        (&wp_nilfs2::ENTRY, "sync_inodes,flush_segments,blocks_per_segment=64", 64),
+    ] {
+        let mut bench = Bench::new(fs, options).expect("options");
+        bench.device_params[0].1 = capacity << 20;
+        let space = permitted(false);
+        let lives = Lives::of(&bench, space, &program).expect("plays").expect("has lives");
+        assert_eq!(lives.whole(), program, "{}", fs.name);
+        assert!(lives.count() >= 3, "{}: {}", fs.name, lives.count());
+        let last = lives.describe(lives.count() - 1);
+        assert!(last.starts_with("life 3, after state 1"), "{last}");
+        let (source, count) = (Source::Lives(Arc::new(lives.clone())), lives.count());
+        let c = Campaign { check: true, space, ..Campaign::new(bench.clone(), source, (0, count)) };
+        let f = run(&c, 2, &|_| true);
+        assert!(f.found.is_empty(), "{}: {:#?}", fs.name, f.found);
+        assert!(f.not_played.is_empty(), "{}: {:?}", fs.name, f.not_played);
+        // A drive that lies loses what fsync promised.
+        let f = run(&Campaign { space: permitted(true), ..c }, 2, &|_| true);
+        assert!(!f.found.is_empty(), "{}: nothing", fs.name);
+    }
+    let none = Program::parse("sync\n").expect("a program");
+    let bench = bench("era=6.18");
+    assert_eq!(Lives::of(&bench, permitted(false), &none).expect("plays"), None);
 }
 
 /// One operation with a call that ACE does not have, on every file system, with the options that

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use wp_lab::registry;
 use wp_lab::testing::skipped;
 use wp_lab::vtime::config::find;
 use wp_lab::vtime::guest::{Guest, Ran, timed};
@@ -93,6 +94,7 @@ fn random_programs(fs: &str, with: With) {
         aio: with == With::Aio,
         reads: with == With::Reads,
         calls: with == With::AllCalls,
+        offers: registry::find_fs(fs).expect("a file system").offers,
     };
     let programs: Vec<(&Config, Program)> = (0..PROGRAMS)
         .map(|i| (plain[i as usize % plain.len()], generate(i, CALLS, extras)))
@@ -141,7 +143,7 @@ fn reads_wait_as_in_a_guest() {
 /// Files without a name, exchanges, devices, attributes, mappings, ranges that move, copies.
 #[test]
 fn all_calls_wait_as_in_a_guest() {
-    for fs in ["ext4", "f2fs", "nilfs2"] {
+    for fs in ["ext4", "f2fs", "nilfs2", "btrfs"] {
         random_programs(fs, With::AllCalls);
     }
 }

@@ -187,7 +187,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: None,
         order_only: None,
     },
-    offers: Offers { fallocate: false, xattrs: false },
+    offers: Offers { copies: true, ..Offers::NONE },
     modes: &["", "order=strict"],
     mkfs: make,
     mkfs_disks: None,

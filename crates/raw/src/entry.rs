@@ -38,7 +38,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: None,
         order_only: None,
     },
-    offers: Offers { fallocate: false, xattrs: false },
+    offers: Offers::NONE,
     modes: &[""],
     mkfs: |_, _| Ok(Medium::new()),
     mkfs_disks: Some(empty),

@@ -444,11 +444,26 @@ pub struct Offers {
     pub fallocate: bool,
     /// Extended attributes.
     pub xattrs: bool,
+    /// Ranges that are taken out of files and put into them.
+    pub moves_ranges: bool,
+    /// Files without a name, exchanges and whiteouts.
+    pub unnamed: bool,
+    /// `copy_file_range`, as Linux does it there.
+    pub copies: bool,
 }
 
 impl Offers {
     /// All of them.
-    pub const ALL: Offers = Offers { fallocate: true, xattrs: true };
+    pub const ALL: Offers =
+        Offers { fallocate: true, xattrs: true, moves_ranges: true, unnamed: true, copies: true };
+    /// None.
+    pub const NONE: Offers = Offers {
+        fallocate: false,
+        xattrs: false,
+        moves_ranges: false,
+        unnamed: false,
+        copies: false,
+    };
 }
 
 /// A file system, as the registry has it.

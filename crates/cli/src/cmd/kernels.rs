@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_lab::host::Scratch;
-use wp_lab::recovered;
 use wp_lab::roundtrip::{Plan, trips};
 use wp_lab::vtime::compare::{Compared, Report, Row};
 use wp_lab::vtime::guest::Guest;
@@ -16,6 +15,9 @@ use wp_lab::vtime::random::{
 };
 use wp_lab::vtime::shrink::shrink;
 use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
+use wp_lab::{recovered, registry};
+
+use wp_vfs::Offers;
 
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
@@ -455,11 +457,13 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
         aio: a.aio,
         reads: a.reads,
         calls: a.all_calls,
+        offers: Offers::ALL,
     };
     let mut programs: Vec<(&Config, Program)> = (0..a.programs)
         .map(|i| {
             let config = configs[i as usize % configs.len()];
-            (config, generate(a.seed + u64::from(i), a.calls, extras))
+            let offers = registry::find_fs(config.fs).map_or(Offers::NONE, |fs| fs.offers);
+            (config, generate(a.seed + u64::from(i), a.calls, Extras { offers, ..extras }))
         })
         .collect();
     if let Some(path) = &a.program {

@@ -11,6 +11,7 @@ use wp_lab::claims::{Claims, PaperValue, Pins};
 use wp_lab::{device_file, paper, profile, registry};
 use wp_trace::Format;
 use wp_vfs::OptionSpec;
+use wp_workload::program::{SYNTAX, Syntax};
 
 use crate::output::{Exit, Out};
 
@@ -23,6 +24,7 @@ use crate::output::{Exit, Out};
     \x20 workloads   workloads and their options\n\
     \x20 formats     trace formats that replay and compare read, their units\n\
     \x20 cpus        CPU cost profiles\n\
+    \x20 calls       lines of programs that `crash` runs: system calls and steps\n\
     \x20 eras        kernel versions and distributions, and the file-system rules of each\n\
     \x20 durability  kernel changes of what survives a power failure, modelled or not\n\
     \x20 techniques  mechanisms that `matrix` compares\n\
@@ -43,9 +45,10 @@ pub struct Args {
     what: String,
     /// One entry: a name, paper, kernel version, folder or device file
     ///
-    /// fs, elevators, workloads, formats, cpus, papers, techniques, verbs: a name. durability: a
-    /// file system. devices: a preset or a file of your own (my.toml). claims: a paper. sites: the
-    /// beginning of a name. eras: a kernel version or distribution. results: a folder.
+    /// fs, elevators, workloads, formats, cpus, papers, techniques, calls, verbs: a name.
+    /// durability: a file system. devices: a preset or a file of your own (my.toml). claims: a
+    /// paper. sites: the beginning of a name. eras: a kernel version or distribution. results: a
+    /// folder.
     name: Option<String>,
 }
 
@@ -73,6 +76,7 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
             }
         },
         "durability" => super::durability::list(name),
+        "calls" => calls(name),
         "cpus" => cpus(name),
         "techniques" => super::techniques::list(name),
         "sites" => super::mutate::list(name),
@@ -87,7 +91,7 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
                 "what",
                 &format!("no list is named `{other}`"),
                 "fs, devices, elevators, workloads, formats, papers, claims, techniques, eras, durability, \
-                 cpus, sites, results, verbs",
+                 calls, cpus, sites, results, verbs",
             );
         }
     };
@@ -99,6 +103,19 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
     let count = listed.0.as_array().map_or(0, Vec::len);
     let doc = json!({ "schema": "writepath.list/1", "count": count, a.what.as_str(): listed.0 });
     out.result(&doc, &listed.1)
+}
+
+/// Lines of programs.
+fn calls(name: Option<&str>) -> (Value, String) {
+    let named = |s: &&Syntax| is_wanted(name, s.form.split(' ').next().unwrap_or_default());
+    let all: Vec<&Syntax> = SYNTAX.iter().filter(named).collect();
+    let width = all.iter().map(|s| s.form.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for s in &all {
+        writeln!(text, "{:<width$}  {}", s.form, s.what).expect("a string takes it");
+    }
+    let rows = all.iter().map(|s| json!({ "form": s.form, "example": s.example, "what": s.what }));
+    (rows.collect(), text)
 }
 
 /// Is an entry of this name wanted?

@@ -198,6 +198,8 @@ impl Ledger {
                 // Of whole pages, and of what the file has of them.
                 let to = at.saturating_add(*len).next_multiple_of(PAGE).min(self.size(open.object));
                 let (object, from) = (open.object, at / PAGE * PAGE);
+                // Where nothing was written, nothing is: the file need not even be so long.
+                let to = self.last_written(object, from, to);
                 if from < to {
                     let any = walk.told.get(&object).copied().unwrap_or(0);
                     let scope = Scope::Range { object, from, to };

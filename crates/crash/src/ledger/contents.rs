@@ -9,8 +9,8 @@ impl Ledger {
         self.files[o as usize].sizes.last().map_or(0, |s| s.to)
     }
 
-    /// Up to `len` bytes from `at`, as they are now, block by block: how far each is behind `at`, and
-    /// its bytes. None behind the end.
+    /// Up to `len` bytes from `at`, as they are now, block by block: how far each is behind `at`,
+    /// and its bytes. None behind the end.
     pub(super) fn bytes(&self, o: Object, at: u64, len: u64) -> Vec<(u64, Slice)> {
         let end = at.saturating_add(len).min(self.size(o));
         let mut out = Vec::new();
@@ -25,11 +25,23 @@ impl Ledger {
         out
     }
 
+    /// The end of what bytes `from..to` hold; `from` if all are zeroes.
+    pub(super) fn last_written(&self, o: Object, from: u64, to: u64) -> u64 {
+        let blocks = from / self.block..to.div_ceil(self.block).max(from / self.block);
+        let holds = |versions: &&Vec<BlockVersion>| {
+            versions.last().is_some_and(|v| v.id != self.zero && !v.is_alias)
+        };
+        let mut written = self.files[o as usize].blocks.range(blocks);
+        let last = written.rfind(|(_, versions)| holds(versions));
+        last.map_or(from, |(b, _)| ((b + 1) * self.block).min(to))
+    }
+
     /// Whole blocks `at..at + len` are taken out.
     pub(super) fn collapse(&mut self, o: Object, version: u32, at: u64, len: u64) {
         let by = len / self.block;
         self.reserve(o, version, 0);
         self.shift(o, version, at / self.block, |block| Some(block + by));
+        self.files[o as usize].shifts.push((at / self.block, -(by as i64)));
         self.resized(o, version, self.size(o).saturating_sub(len));
     }
 
@@ -39,6 +51,7 @@ impl Ledger {
         self.reserve(o, version, 0);
         let from = |block: u64| block.checked_sub(by).filter(|b| *b >= first);
         self.shift(o, version, first, from);
+        self.files[o as usize].shifts.push((first, by as i64));
         self.resized(o, version, self.size(o) + len);
     }
 
@@ -62,6 +75,25 @@ impl Ledger {
         }
         for block in emptied {
             self.set_block(o, block, version, self.zero_block());
+        }
+    }
+
+    /// What is written to a block stands where the block was before blocks moved, should the move
+    /// be lost: the place on the device is the same.
+    fn alias(&mut self, o: Object, block: u64, version: u32, data: &Slice) {
+        let mut at = block;
+        let shifts = self.files[o as usize].shifts.clone();
+        for (first, by) in shifts.into_iter().rev() {
+            let moved = if by > 0 { first + by.unsigned_abs() } else { first };
+            match at.checked_add_signed(-by).filter(|_| at >= moved) {
+                Some(before) => at = before,
+                // It is not among those that moved, or in what came in.
+                None if at >= first => return,
+                None => continue,
+            }
+            let (data, id) = (data.clone(), data.id());
+            let versions = self.files[o as usize].blocks.entry(at).or_default();
+            versions.push(BlockVersion { version, data, id, maybe: true, is_alias: true });
         }
     }
 
@@ -121,7 +153,7 @@ impl Ledger {
 
     pub(super) fn block_now(&self, o: Object, block: u64) -> Slice {
         let versions = self.files[o as usize].blocks.get(&block);
-        let last = versions.and_then(|v| v.last());
+        let last = versions.and_then(|v| v.iter().rev().find(|v| !v.is_alias));
         last.map_or_else(|| self.zero_block(), |v| v.data.clone())
     }
 
@@ -129,7 +161,7 @@ impl Ledger {
         let id = data.id();
         self.owners.entry(id).or_insert((o, block, version));
         let versions = self.files[o as usize].blocks.entry(block).or_default();
-        versions.push(BlockVersion { version, data, id, maybe: false });
+        versions.push(BlockVersion { version, data, id, maybe: false, is_alias: false });
     }
 
     /// A write; with `maybe` one that failed, of which nobody knows how far it came.
@@ -153,6 +185,7 @@ impl Ledger {
                     Slice::from_bytes(&bytes)
                 }
             };
+            self.alias(o, block, version, &new);
             self.set_block(o, block, version, new);
             let versions = self.files[o as usize].blocks.get_mut(&block);
             if let Some(last) = versions.and_then(|v| v.last_mut()) {

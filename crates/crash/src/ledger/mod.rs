@@ -70,6 +70,9 @@ pub(crate) struct BlockVersion {
     pub id: u128,
     /// The call failed: it may be there, and nobody promises it.
     pub maybe: bool,
+    /// It was written to another block of the file, which had this place before blocks moved: what
+    /// is not durable of the move shows it here.
+    pub is_alias: bool,
 }
 
 /// A length from some operation on.
@@ -114,6 +117,8 @@ pub(crate) struct FileLife {
     pub xattrs: BTreeMap<String, Vec<XattrVersion>>,
     pub blocks: BTreeMap<u64, Vec<BlockVersion>>,
     pub sizes: Vec<SizeVersion>,
+    /// Blocks that moved, and no sync has promised it: from which block on, and by how many.
+    pub shifts: Vec<(u64, i64)>,
     /// Space that was asked for behind the end of the file: version, and the byte behind it; 0:
     /// some of it may be gone.
     pub reserved: Vec<(u32, u64)>,
@@ -133,6 +138,7 @@ impl FileLife {
             xattrs: BTreeMap::new(),
             blocks: BTreeMap::new(),
             sizes,
+            shifts: Vec::new(),
             reserved: Vec::new(),
         }
     }
@@ -550,6 +556,14 @@ impl Ledger {
     fn promise(&mut self, operation: u32, scope: Scope, basis: Basis, since: (u32, u32)) {
         let (covers, (since_own, since_any)) = (operation + 1, since);
         let operation = Some(operation);
+        let moved = match scope {
+            Scope::File { object, .. } => &mut self.files[object as usize..=object as usize],
+            Scope::All => &mut self.files[..],
+            _ => &mut [],
+        };
+        if basis != Basis::Order {
+            moved.iter_mut().for_each(|life| life.shifts.clear());
+        }
         let is_full = true;
         let promise = Promise { operation, covers, scope, basis, is_full, since_own, since_any };
         self.promises.push(promise);

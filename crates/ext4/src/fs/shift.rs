@@ -17,7 +17,6 @@ use super::extents::{Node, joins};
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::Extent;
-use crate::site;
 
 /// Credits of one leaf that is shifted, with the nodes above it.
 const CREDITS_LEAF: u32 = 8;
@@ -110,7 +109,7 @@ impl Ext4 {
 
     /// fdatasync waits for it, in kernels that count holes.
     fn note_shift(&self, h: &Handle, inode: &Inode) {
-        if self.opts.era.holes_count_for_fdatasync && site::SHIFT_TID.on() {
+        if self.opts.era.holes_count_for_fdatasync {
             inode.datasync_tid.set(h.tid());
         }
     }

@@ -390,7 +390,8 @@ impl Inode {
         self.words.as_mut_bytes().get_mut(shape.xattr_range()).unwrap_or(&mut [])
     }
 
-    /// Are its words addresses of data? Of a device they are its number, of pipes and sockets nothing.
+    /// Are its words addresses of data? Of a device they are its number, of pipes and sockets
+    /// nothing.
     pub fn has_addresses(&self) -> bool {
         matches!(self.mode.get() & mode::TYPE, mode::FILE | mode::DIR | mode::SYMLINK)
     }

@@ -4,8 +4,8 @@
 //!             of each recovered tree -> each is recovered by a mount, and life 2 runs on it -> …
 //! Invariants: 1. program 0 is life 1 alone; each further one is a later life on one state of the
 //!                life before. They are numbered life by life.
-//!             2. the tape of a later life begins before its mount: power fails in recovery too. All
-//!                that recovery brings back is promised from the beginning.
+//!             2. the tape of a later life begins before its mount: power fails in recovery too.
+//!                All that recovery brings back is promised from the beginning.
 //! Left out:   zoned devices; power failures within a life that another life follows.
 
 use wp_base::{FsError, Sector};

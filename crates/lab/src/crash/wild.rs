@@ -2,7 +2,7 @@
 //! that come and go.
 
 use wp_base::rng::Rng;
-use wp_vfs::FsEntry;
+use wp_vfs::{FsEntry, Offers};
 use wp_workload::program::{Alloc, Call, Flags, LIMITS, Program, Step};
 
 use crate::further::{self, Author, Open};
@@ -33,6 +33,8 @@ pub struct Extras {
     /// Files without a name, exchanges and whiteouts, devices and pipes, permissions, owners and
     /// times, stores through mappings, ranges taken out and put in, writes to the end, copies.
     pub calls: bool,
+    /// Those that the file system has.
+    pub offers: Offers,
 }
 
 impl Extras {
@@ -47,6 +49,7 @@ impl Extras {
         xattrs: true,
         barriers: false,
         calls: false,
+        offers: Offers::ALL,
     };
 
     /// The same without what a file system does not have.
@@ -54,6 +57,7 @@ impl Extras {
         Extras {
             fallocate: self.fallocate && fs.offers.fallocate,
             xattrs: self.xattrs && fs.offers.xattrs,
+            offers: fs.offers,
             ..self
         }
     }
@@ -131,7 +135,8 @@ impl Wild {
     fn step(&mut self) {
         // Drawn only where it can happen, so that the programs without are what they were.
         if self.extras.calls && self.below(3) == 0 {
-            return further::call(self, self.extras.fallocate);
+            let offers = self.extras.offers;
+            return further::call(self, &offers);
         }
         if self.extras.attributes && self.below(8) == 0 {
             return self.attribute();

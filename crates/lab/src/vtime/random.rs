@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use wp_base::rng::Rng;
+use wp_vfs::Offers;
 
 use super::config::Config;
 use super::guest::{Guest, Ran};
@@ -37,6 +38,8 @@ pub struct Extras {
     pub reads: bool,
     /// What [`further::call`] adds.
     pub calls: bool,
+    /// Those that the file system has.
+    pub offers: Offers,
 }
 
 struct Generator {
@@ -151,7 +154,8 @@ impl Generator {
             return self.read(at);
         }
         if self.extras.calls && self.below(3) == 0 {
-            return further::call(self, self.extras.fallocate);
+            let offers = self.extras.offers;
+            return further::call(self, &offers);
         }
         match self.below(100) {
             0..=11 => self.open_new(),
@@ -511,16 +515,28 @@ mod tests {
 
     #[test]
     fn programs_are_those_of_their_seed_and_parse() {
-        let extras =
-            Extras { direct: true, fallocate: true, aio: false, reads: false, calls: false };
+        let extras = Extras {
+            direct: true,
+            fallocate: true,
+            aio: false,
+            reads: false,
+            calls: false,
+            offers: Offers::ALL,
+        };
         for seed in 0..50 {
             let p = generate(seed, 30, extras);
             assert_eq!(p, generate(seed, 30, extras));
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
         assert_eq!(name_of(&generate(7, CALLS, extras)), "r7");
-        let other =
-            Extras { direct: true, fallocate: false, aio: false, reads: false, calls: false };
+        let other = Extras {
+            direct: true,
+            fallocate: false,
+            aio: false,
+            reads: false,
+            calls: false,
+            offers: Offers::ALL,
+        };
         assert_eq!(name_of(&generate(7, 40, other)), "r7-calls40-nofallocate");
     }
 
@@ -530,7 +546,14 @@ mod tests {
         let program = generate(
             1,
             CALLS,
-            Extras { direct: true, fallocate: true, aio: false, reads: false, calls: false },
+            Extras {
+                direct: true,
+                fallocate: true,
+                aio: false,
+                reads: false,
+                calls: false,
+                offers: Offers::ALL,
+            },
         );
         let c = |n: &str| n.to_owned();
         let call = CallDifference { call: c("@fsync:9"), ours: c("4"), theirs: c("99") };

@@ -107,9 +107,9 @@ impl Nilfs {
         Ok(at - offset)
     }
 
-    /// Stores `data` at `offset` through a mapping, page by page: all blocks of a page up to the end
-    /// of the file become dirty, and get a place in the map where they have none. Only then does
-    /// the file get new times. The caller has the inode's lock. `nilfs_page_mkwrite`,
+    /// Stores `data` at `offset` through a mapping, page by page: all blocks of a page up to the
+    /// end of the file become dirty, and get a place in the map where they have none. Only then
+    /// does the file get new times. The caller has the inode's lock. `nilfs_page_mkwrite`,
     /// `nilfs_dirty_folio`.
     ///
     /// Errors: `NoSpace` (the program gets SIGBUS).
@@ -137,8 +137,8 @@ impl Nilfs {
         Ok(())
     }
 
-    /// A page of a mapping is about to be used: if it is not in memory, the window around it is read
-    /// (`do_sync_mmap_readahead`). Waits: for all of the window, not only for the page.
+    /// A page of a mapping is about to be used: if it is not in memory, the window around it is
+    /// read (`do_sync_mmap_readahead`). Waits: for all of the window, not only for the page.
     async fn read_around(&self, ino: u64, start: u64) -> FsResult<()> {
         let bits = self.g.block_bits;
         if self.store.borrow_mut().unread_block(ino, start >> bits)?.is_none() {

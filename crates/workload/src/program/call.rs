@@ -629,6 +629,10 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "aio_wait" => Call::AioWait(w.small(AIO_MOST + 1)?),
         "drop_caches" => Call::DropCaches,
         "mark" => Call::Mark(w.owned()?),
-        _ => return Err(format!("`{name}` is neither a step nor a call that programs have")),
+        _ => {
+            return Err(format!(
+                "`{name}` is neither a step nor a call of programs; `writepath list calls` has them"
+            ));
+        }
     })
 }

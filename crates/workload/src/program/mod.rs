@@ -17,12 +17,13 @@
 //! power_failure                    power fails; what follows is called after recovery
 //! ```
 //! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
-//! `tear`, `heal`, `expect`, `power_failure`, `pread`, `drop_caches`, `mark`, `fbarrier` and `fdatabarrier`.
-//! [`Player`] does the calls on a mounted file system of ours.
+//! `tear`, `heal`, `expect`, `power_failure`, `pread`, `drop_caches`, `mark`, `fbarrier` and
+//! `fdatabarrier`. [`Player`] does the calls on a mounted file system of ours.
 
 mod call;
 mod fault;
 mod play;
+mod syntax;
 mod words;
 
 use std::fmt;
@@ -35,6 +36,7 @@ use words::Words;
 pub use call::{AIO_MOST, Advise, Alloc, Call, Flags, LIMITS};
 pub use fault::{Asked, Fault, Place, Slow, Tear};
 pub use play::{Ended, MAGIC_SEED, Player, contents};
+pub use syntax::{SYNTAX, Syntax};
 
 /// What a timed stretch is called: a name, and which of that name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,6 +142,12 @@ fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default()
 }
 
+/// What is wrong in a line, and how lines of this kind are written.
+fn with_form(name: &str, error: String) -> String {
+    let known = SYNTAX.iter().find(|s| s.form.split(' ').next() == Some(name));
+    known.map_or_else(|| error.clone(), |s| format!("{error}; write `{}`", s.form))
+}
+
 fn step(line: &str) -> Result<Step, String> {
     let mut w = Words(line.split_whitespace());
     let first = w.text()?;
@@ -169,7 +177,7 @@ fn step(line: &str) -> Result<Step, String> {
                         format!("`{word}`: one of {}", FsError::ERRNOS.join(", "))
                     })?)
                 }
-                name => Step::Call(None, call(name, &mut w)?),
+                name => Step::Call(None, call(name, &mut w).map_err(|e| with_form(name, e))?),
             }
         };
     match w.0.next() {

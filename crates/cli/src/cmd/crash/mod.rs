@@ -54,7 +54,8 @@ pub struct Args {
     /// Programs to crash: seq-2, wild, db-1, JOB.fio or a program file
     ///
     /// Generated programs: `seq-1` to `seq-3` (every sequence of that many system calls), `wild`
-    /// (random programs), `db-1` to `db-16` (that many databases with rollback journals), `errors`
+    /// (random programs), `calls-1` to `calls-3` and `wild-calls` (the same with every call of
+    /// `list calls`), `db-1` to `db-16` (that many databases with rollback journals), `errors`
     /// (a device that fails requests), `publish`, `save`, `fill`, `direct` (a database that writes
     /// with O_DIRECT).
     ///

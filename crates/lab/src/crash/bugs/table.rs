@@ -450,6 +450,18 @@ pub static BUGS: &[Bug] = &[
         ..BUG
     },
     Bug {
+        id: "N28",
+        what: "NILFS2: an fsync writes no inode that changed without its blocks: a chmod, chown or utimensat is lost",
+        affected: Side { fs: "nilfs2,blocks_per_segment=64", ..NILFS2_LARGE },
+        fixed: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=64", ..NILFS2_LARGE },
+        rule: Rule::LostSync,
+        profile: Profile::of(&wp_nilfs2::ENTRY.promises),
+        programs: Programs::Text(
+            "open 0 a rw,creat\nopen 1 . r\nsyncfs 1\nchmod a 0710\nfsync 0\n",
+        ),
+        ..BUG
+    },
+    Bug {
         id: "N26",
         what: "NILFS2: an fsync returns during the flush of another fsync of the same log: its data is lost",
         affected: Side {

@@ -55,8 +55,8 @@ pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String>
     unmatched.map(|f| format!("only Writepath cannot read it: {f}"))
 }
 
-/// A survivor without times that say nothing: replaying a name changes its directory, when the mount
-/// comes.
+/// A survivor without times that say nothing: replaying a name changes its directory, when the
+/// mount comes.
 fn timed(file: &Survivor) -> Survivor {
     let mut out = file.clone();
     if file.kind != wp_vfs::FileType::File {

@@ -25,6 +25,9 @@ pub(super) enum Programs {
     Pairs,
     /// Random ones of about this number of calls.
     Wild(u32),
+    /// The same with every call that programs have.
+    WildCalls(u32),
+
     /// [`stress::log`] of this number of rounds.
     Log(u32),
     /// [`stress::space`] of this number of rounds.
@@ -147,6 +150,13 @@ const SHORT: Setting<'static> = Setting {
     name: "6.18 sequences",
     programs: Programs::Sequences,
     count: 116,
+    atomic: None,
+    ..WILD
+};
+const CALLS: Setting<'static> = Setting {
+    name: "6.18 all calls",
+    programs: Programs::WildCalls(40),
+    count: 32,
     atomic: None,
     ..WILD
 };
@@ -296,6 +306,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     SMALL,
     EDGES,
     WILD,
+    CALLS,
     Setting { name: "6.18 dioread_lock", fs: "era=6.18,dioread_lock", count: 8, ..WILD },
     Setting {
         name: "6.18 orphan_file",
@@ -553,6 +564,9 @@ impl Setting<'_> {
                     _ => Extras::DATA,
                 };
                 wild::generate(1 + n, calls, extras)
+            }
+            Programs::WildCalls(calls) => {
+                wild::generate(1 + n, calls, Extras { calls: true, ..Extras::ALL })
             }
             Programs::Log(rounds) => stress::log(1 + n, rounds),
             Programs::Space(rounds) => stress::space(1 + n, rounds),
