@@ -106,7 +106,11 @@ fn a_life_after_a_power_failure_keeps_what_the_one_before_left() {
         let f = run(&c, 2, &|_| true);
         assert!(f.found.is_empty(), "{}: {:#?}", fs.name, f.found);
         assert!(f.not_played.is_empty(), "{}: {:?}", fs.name, f.not_played);
-        // A drive that lies loses what fsync promised.
+        // A drive that lies loses what fsync promised. NILFS2 promises no names: a file that is
+        // gone with its name breaks no rule there.
+        if fs.name == "nilfs2" {
+            continue;
+        }
         let f = run(&Campaign { space: permitted(true), ..c }, 2, &|_| true);
         assert!(!f.found.is_empty(), "{}: nothing", fs.name);
     }
