@@ -13,9 +13,19 @@ use super::{Basis, Did, InFlight, Ledger, Object, Open, Replacement, Scope, Size
 const PAGE: u64 = 4096;
 
 impl Ledger {
-    /// A call that found no space: `fallocate` keeps what it got until then, with the length that
-    /// this gives.
+    /// A call that found no space: stores of some pages stay; `fallocate` keeps what it got until
+    /// then, with the length that this gives.
     pub(super) fn partly(&mut self, n: u32, did: &Did, walk: &Walk) {
+        if let Call::MmapWrite { fd, len, at, seed } = &did.call
+            && let Some(object) = walk.open.get(fd).map(|o| o.object)
+        {
+            // The pages before the one that got no space are there.
+            let kept = self.size(object).saturating_sub(*at).min(u64::from(*len)) as u32;
+            if kept > 0 {
+                let data = contents(*seed, *at, *len).sub(0, kept);
+                self.write(object, n + 1, *at, &data, true);
+            }
+        }
         let Call::Fallocate(fd, Alloc::Extend | Alloc::Zero, at, len) = &did.call else { return };
         let Some(open) = walk.open.get(fd) else { return };
         let (object, version) = (open.object, n + 1);

@@ -21,6 +21,8 @@ use crate::machine::MachineError;
 
 /// States of a power failure that a life is run on, at most.
 const STATES: usize = 8;
+/// Programs of a life, at most.
+const PROGRAMS: usize = 32;
 /// Unpersisted writes of which each is lost alone, and kept alone.
 const SINGLES: usize = 16;
 
@@ -73,6 +75,7 @@ impl Lives {
                     format!("no power failure at the end of life {life} leaves a file system");
                 return Err(MachineError::Config(why));
             }
+            next.truncate(PROGRAMS);
             all.paths.extend(next.iter().cloned());
             before = next;
         }

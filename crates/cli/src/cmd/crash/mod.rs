@@ -572,6 +572,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return show::run(a, &campaign, state, out);
     }
     if a.against.is_some() || a.against_device.is_some() || a.against_space.is_some() {
+        if matches!(campaign.source, Source::Lives(_)) {
+            let why = "power_failure in a program cannot be compared with --against";
+            return out.fail(Exit::Usage, "against", why, "crash each file system by itself");
+        }
         return against::run(a, &campaign, out);
     }
     hunt::run(a, &campaign, out)
