@@ -206,7 +206,8 @@ impl Ledger {
             Call::Msync(fd, at, len) => {
                 let Some(open) = open.get(fd).copied() else { return };
                 // Of whole pages, and of what the file has of them.
-                let to = at.saturating_add(*len).next_multiple_of(PAGE).min(self.size(open.object));
+                let to = at.saturating_add(*len).min(self.size(open.object)).next_multiple_of(PAGE);
+                let to = to.min(self.size(open.object));
                 let (object, from) = (open.object, at / PAGE * PAGE);
                 // Where nothing was written, nothing is: the file need not even be so long.
                 let to = self.last_written(object, from, to);

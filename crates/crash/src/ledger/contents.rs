@@ -1,5 +1,7 @@
 //! Contents and lengths of files, version by version.
 
+use std::collections::BTreeMap;
+
 use wp_medium::Slice;
 
 use super::{BlockVersion, Ledger, Object, Open, SizeVersion};
@@ -40,8 +42,9 @@ impl Ledger {
     pub(super) fn collapse(&mut self, o: Object, version: u32, at: u64, len: u64) {
         let by = len / self.block;
         self.reserve(o, version, 0);
-        self.shift(o, version, at / self.block, |block| Some(block + by));
-        self.files[o as usize].shifts.push((at / self.block, -(by as i64)));
+        let first = at / self.block;
+        self.shift(o, version, first, |block| block.checked_sub(by).filter(|b| *b >= first));
+        self.files[o as usize].shifts.push((first, -(by as i64)));
         self.resized(o, version, self.size(o).saturating_sub(len));
     }
 
@@ -49,32 +52,25 @@ impl Ledger {
     pub(super) fn insert(&mut self, o: Object, version: u32, at: u64, len: u64) {
         let (first, by) = (at / self.block, len / self.block);
         self.reserve(o, version, 0);
-        let from = |block: u64| block.checked_sub(by).filter(|b| *b >= first);
-        self.shift(o, version, first, from);
+        self.shift(o, version, first, |block| block.checked_add(by));
         self.files[o as usize].shifts.push((first, by as i64));
         self.resized(o, version, self.size(o) + len);
     }
 
-    /// Every block from `first` on gets the contents of another; `None`: zeroes.
-    fn shift(&mut self, o: Object, version: u32, first: u64, from: impl Fn(u64) -> Option<u64>) {
-        let held: Vec<(u64, Slice)> = {
-            let blocks = &self.files[o as usize].blocks;
-            let Some((last, _)) = blocks.last_key_value() else { return };
-            // Behind the last one there are none but those that move there.
-            let last = (first..).take_while(|b| from(*b).is_none_or(|b| b <= *last));
-            last.map(|b| (b, from(b).map_or_else(|| self.zero_block(), |b| self.block_now(o, b))))
-                .collect()
-        };
-        let emptied: Vec<u64> = {
-            let blocks = &self.files[o as usize].blocks;
-            let end = held.last().map_or(first, |(b, _)| b + 1);
-            blocks.range(end..).map(|(b, _)| *b).collect()
-        };
-        for (block, data) in held {
-            self.set_block(o, block, version, data);
+    /// What blocks from `first` on hold goes to other blocks; `None`: it is gone. Whatever had
+    /// something and gets nothing is zeroes.
+    fn shift(&mut self, o: Object, version: u32, first: u64, to: impl Fn(u64) -> Option<u64>) {
+        let held: Vec<u64> =
+            self.files[o as usize].blocks.range(first..).map(|(b, _)| *b).collect();
+        let mut after: BTreeMap<u64, Slice> =
+            held.iter().map(|b| (*b, self.zero_block())).collect();
+        for block in held {
+            if let Some(to) = to(block) {
+                after.insert(to, self.block_now(o, block));
+            }
         }
-        for block in emptied {
-            self.set_block(o, block, version, self.zero_block());
+        for (block, data) in after {
+            self.set_block(o, block, version, data);
         }
     }
 
