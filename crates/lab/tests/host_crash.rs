@@ -20,6 +20,7 @@ fn the_host_kernel_recovers_a_sample_of_crash_states_as_we_do() {
     }
     std::fs::create_dir(&dir).expect("made");
     let ask = Ask {
+        all_calls: false,
         states: u64::MAX,
         seed: 3,
         first: 0,

@@ -35,6 +35,9 @@ pub struct Args {
     /// Approximate number of system calls of a program
     #[arg(long, default_value_t = 24)]
     calls: u32,
+    /// Generate programs with every call that programs have (`list calls`)
+    #[arg(long)]
+    all_calls: bool,
     /// Maximum number of states of one program
     #[arg(long, default_value_t = 40)]
     each: usize,
@@ -69,6 +72,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         first: a.first,
         programs: a.programs,
         calls: a.calls,
+        all_calls: a.all_calls,
         each: a.each,
         fsck: a.fsck,
         dir: dir.to_owned(),

@@ -116,6 +116,8 @@ pub struct Ask {
     pub programs: u64,
     /// Calls of a random program, about.
     pub calls: u32,
+    /// Programs have every call.
+    pub all_calls: bool,
     /// States taken of a program at most.
     pub each: usize,
     /// One state in this number is checked by e2fsck and by us; 0: none.
@@ -299,12 +301,14 @@ impl One<'_> {
     /// Two of three are random, of some lengths; the third is a sequence of two operations.
     fn source(&self) -> (Source, u64) {
         let mut rng = Rng::stream(self.ask.seed ^ (self.number << 20), "agreement");
-        let sequences = Source::Sequences(Of::Ace, 2);
+        let of = if self.ask.all_calls { Of::Further } else { Of::Ace };
+        let sequences = Source::Sequences(of, 2);
         match (self.number / 25 % 3, sequences.count()) {
             (2, Some(count)) => (sequences, rng.below(count)),
             _ => {
                 let (seed, calls) = (self.ask.seed + self.number, self.ask.calls);
-                (Source::Wild { seed, calls, extras: Extras::ALL }, 0)
+                let extras = Extras { calls: self.ask.all_calls, ..Extras::ALL };
+                (Source::Wild { seed, calls, extras }, 0)
             }
         }
     }
@@ -325,8 +329,10 @@ impl One<'_> {
         counts.programs += 1;
         let programs = match source {
             Source::Wild { seed, calls, .. } => {
-                format!("wild --seed {seed} --calls {calls} --first 0")
+                let name = if self.ask.all_calls { "wild-calls" } else { "wild" };
+                format!("{name} --seed {seed} --calls {calls} --first 0")
             }
+            _ if self.ask.all_calls => format!("calls-2 --first {index}"),
             _ => format!("seq-2 --first {index}"),
         };
         let start = played.partition.0;
