@@ -38,7 +38,7 @@ pub enum FsError {
     NotPermitted,
     /// `EFAULT`: memory that is not there: behind the end of a mapped file.
     Fault,
-    /// `ENXIO`: nothing is there: no data, and no hole, from an offset on.
+    /// `ENXIO`: nothing is there: no data, and no hole, from an offset on; no driver for a device.
     NoSuchPlace,
     /// `EBUSY`: a name that is in use as such: the root, or `.` and `..` of a rename.
     Busy,

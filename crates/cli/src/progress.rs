@@ -55,7 +55,10 @@ fn left((first, done, all): (&AtomicU64, u64, u64), elapsed: Duration) -> Durati
     let first = first.load(Ordering::Relaxed).min(done);
     match done - first {
         0 => Duration::ZERO,
-        own => elapsed.mul_f64(all.saturating_sub(done) as f64 / own as f64),
+        own => {
+            let seconds = elapsed.as_secs_f64() * all.saturating_sub(done) as f64 / own as f64;
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use wp_base::FsError;
 use wp_crash::{Plan, Profile, Rule};
 use wp_lab::crash::lives::Lives;
 use wp_lab::crash::programs;
@@ -100,7 +101,7 @@ fn a_life_after_a_power_failure_keeps_what_the_one_before_left() {
         assert_eq!(lives.whole(), program, "{}", fs.name);
         assert!(lives.count() >= 3, "{}: {}", fs.name, lives.count());
         let last = lives.describe(lives.count() - 1);
-        assert!(last.starts_with("life 3, after state 1"), "{last}");
+        assert!(last.starts_with("life 3, after state "), "{last}");
         let (source, count) = (Source::Lives(Arc::new(lives.clone())), lives.count());
         let c = Campaign { check: true, space, ..Campaign::new(bench.clone(), source, (0, count)) };
         let f = run(&c, 2, &|_| true);
@@ -117,6 +118,74 @@ fn a_life_after_a_power_failure_keeps_what_the_one_before_left() {
     let none = Program::parse("sync\n").expect("a program");
     let bench = bench("era=6.18");
     assert_eq!(Lives::of(&bench, permitted(false), &none).expect("plays"), None);
+}
+
+/// What calls leave that fail half-way, with devices that fail, and at the ends of what a file may
+/// have: nothing is promised that the program cannot know.
+#[test]
+fn calls_that_fail_and_ranges_at_the_ends_promise_what_they_do() {
+    let programs = [
+        // A huge hole comes in, and blocks of a file that is nearly all hole move.
+        "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\nfallocate 0 insert 0 1099511627776\nfsync 0\n",
+        "open 0 a rw,creat\nopen 1 b rw,creat\npwrite 0 8192 0 1\n\
+         copy_file_range 0 0 1 1099511627776 8192\nfsync 1\nfallocate 1 insert 0 4096\nfsync 1\n",
+        "open 0 a rw,creat\nmsync 0 18446744073709551615 5\nmsync 0 5 18446744073709551615\nfsync 0\n",
+        // Who is told of a failed write by one call is not told again.
+        "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\nmmap_write 0 4096 0 5\nfail write data 0 1\n\
+         msync 0 0 4096\nheal\nfsync 0\n",
+        "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\nmmap_write 0 4096 0 5\nfail write data 0 1\n\
+         sync_file_range 0 0 0\nheal\nfsync 0\n",
+        // The page of which nothing could be read comes after others.
+        "open 0 a rw,creat\npwrite 0 65536 0 1\nfsync 0\nfadvise 0 random\ndrop_caches\npread 0 8192 0\n\
+         fail read data 0 99\nmmap_write 0 12288 0 5\nheal\nfsync 0\n",
+        // The time changes before the space is missing.
+        "open 0 a rw,creat\nutimensat a 1000 1000\nfallocate 0 extend 0 1073741824\nfsync 0\n",
+    ];
+    for text in programs {
+        let program = Program::parse(text).expect(text);
+        let source = Source::Text(program);
+        let c = Campaign { check: true, ..Campaign::new(bench("era=6.18"), source, (0, 1)) };
+        let f = run(&c, 2, &|_| true);
+        assert!(f.found.is_empty(), "{text}: {:#?}", f.found);
+        assert!(f.not_played.is_empty() && f.totals.raw > 0, "{text}: {:?}", f.not_played);
+    }
+}
+
+/// What is no file and no directory is not opened, and nothing comes of what cannot be.
+#[test]
+fn pipes_devices_and_lost_files_take_nothing_on_any_file_system() {
+    let text = "mknod n char 1 3\nopen 0 n rw\npwrite 0 4096 0 1\nopen 1 a rw,creat\n\
+                unlink a\nlinkat 1 b\nmkdir d\nrenameat2 d n noreplace\nfsync 1\nsync\n";
+    let program = Program::parse(text).expect("a program");
+    for (fs, options) in [
+        (&wp_ext4::ENTRY, "era=6.18"),
+        (&wp_f2fs::ENTRY, ""),
+        (&wp_btrfs::ENTRY, ""),
+        (&wp_nilfs2::ENTRY, ""),
+    ] {
+        let mut bench = Bench::new(fs, options).expect("options");
+        bench.device_params[0].1 = 256 << 20;
+        let played = play(&bench, &program).expect("plays");
+        let errors: Vec<Option<&str>> =
+            played.dids.iter().map(|d| d.error.as_ref().map(FsError::errno)).collect();
+        let expected = [
+            None,
+            Some("ENXIO"),
+            Some("EBADF"),
+            None,
+            None,
+            Some("ENOENT"),
+            None,
+            Some("EEXIST"),
+            None,
+            None,
+        ];
+        assert_eq!(errors, expected, "{}", fs.name);
+        let pipe = Program::parse("mkfifo p\nopen 0 p rw\n").expect("a program");
+        let played = play(&bench, &pipe);
+        let why = played.err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("named pipe"), "{}: {why}", fs.name);
+    }
 }
 
 /// One operation with a call that ACE does not have, on every file system, with the options that

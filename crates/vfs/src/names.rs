@@ -103,6 +103,15 @@ impl Vfs {
             let to = self.last(to, dots).await?;
             // A slash behind a name is for directories; of an exchange each for its own.
             let exchanges = how == RenameHow::Exchange;
+            if (to.slash || from.slash) && how != RenameHow::Replace {
+                // What is there or not there comes before what it is (`do_renameat2`).
+                soon!(self.fs().lookup(from.dir, from.name))?;
+                match soon!(self.fs().lookup(to.dir, to.name)) {
+                    Ok(_) if how == RenameHow::NoReplace => return Err(FsError::Exists),
+                    Err(FsError::NotFound) if !exchanges => {}
+                    other => drop(other?),
+                }
+            }
             if from.slash || (to.slash && !exchanges) {
                 let moved = soon!(self.fs().lookup(from.dir, from.name))?;
                 if self.kind(moved).await? != FileType::Dir {

@@ -261,9 +261,20 @@ impl Vfs {
                     }
                 }
             };
-            let takes_direct = |kind| matches!(kind, FileType::File | FileType::Block);
-            if flags.direct && !takes_direct(self.kind(found).await?) {
-                return Err(FsError::Invalid("O_DIRECT is for regular files and block devices"));
+            match self.kind(found).await? {
+                FileType::File => {}
+                FileType::Dir if flags.direct => {
+                    return Err(FsError::Invalid("O_DIRECT is for regular files"));
+                }
+                FileType::Fifo => {
+                    return Err(FsError::Unsupported("opening a named pipe".to_owned()));
+                }
+                // As of a device for which no driver is there (`chrdev_open`), and of a socket
+                // (`sock_no_open`).
+                FileType::Char | FileType::Block | FileType::Socket => {
+                    return Err(FsError::NoSuchPlace);
+                }
+                FileType::Dir | FileType::Symlink => {}
             }
             soon!(fs.open(found, flags.write))?;
             if truncate {
@@ -454,8 +465,11 @@ impl Vfs {
     pub async fn msync(&self, fd: Fd, offset: u64, len: u64) -> FsResult<()> {
         let body = async {
             let file = self.file(fd)?;
-            let from = offset / PAGE * PAGE;
-            let to = offset.saturating_add(len).div_ceil(PAGE).saturating_mul(PAGE);
+            let end = end_in_file(offset, len)?;
+            if len == 0 {
+                return Ok(());
+            }
+            let (from, to) = (offset / PAGE * PAGE, end.div_ceil(PAGE) * PAGE);
             self.0.fs.sync_range(file.ino, SyncKind::DataOnly, (from, to), &file.told).await
         };
         self.call("msync", || fd.0.to_string(), |()| 0, body).await
@@ -465,7 +479,8 @@ impl Vfs {
     pub async fn sync_file_range(&self, fd: Fd, offset: u64, len: u64) -> FsResult<()> {
         let body = async {
             let file = self.file(fd)?;
-            let to = if len == 0 { u64::MAX } else { offset.saturating_add(len) };
+            let end = end_in_file(offset, len)?;
+            let to = if len == 0 { u64::MAX } else { end };
             self.0.fs.write_range(file.ino, (offset, to), &file.told).await
         };
         self.call("sync_file_range", || fd.0.to_string(), |()| 0, body).await
@@ -569,6 +584,13 @@ impl Vfs {
     pub fn ino(&self, fd: Fd) -> FsResult<Ino> {
         self.file(fd).map(|f| f.ino)
     }
+}
+
+/// Where a range of a file ends. Errors: `Invalid` behind the last byte that a file may have.
+fn end_in_file(offset: u64, len: u64) -> FsResult<u64> {
+    let most = i64::MAX as u64 / PAGE * PAGE;
+    let end = offset.checked_add(len).filter(|end| *end <= most);
+    end.ok_or(FsError::Invalid("a range behind the largest file"))
 }
 
 fn total(slices: &[Slice]) -> u64 {

@@ -100,10 +100,14 @@ impl Btrfs {
         if how == RenameHow::Exchange {
             return self.exchange(from, to).await;
         }
-        let (moved, old) = self.check_rename(from, to)?;
-        if how == RenameHow::NoReplace && old.is_some() {
-            return Err(FsError::Exists);
+        if how == RenameHow::NoReplace {
+            // Before what the two are (`do_renameat2`).
+            self.find_in(from)?.ok_or(FsError::NotFound)?;
+            if self.find_in(to)?.is_some() {
+                return Err(FsError::Exists);
+            }
         }
+        let (moved, old) = self.check_rename(from, to)?;
         // What is replaced is no directory that is locked: that one is not empty.
         let victim = match old.as_ref().filter(|old| old.ino != moved.ino) {
             Some(old) => Some(old.lock.lock().await),

@@ -16,16 +16,8 @@ impl Ledger {
     /// A call that found no space: stores of some pages stay; `fallocate` keeps what it got until
     /// then, with the length that this gives.
     pub(super) fn partly(&mut self, n: u32, did: &Did, walk: &Walk) {
-        if let Call::MmapWrite { fd, len, at, seed } = &did.call
-            && let Some(object) = walk.open.get(fd).map(|o| o.object)
-        {
-            // The pages before the one that got no space are there.
-            let kept = self.size(object).saturating_sub(*at).min(u64::from(*len)) as u32;
-            if kept > 0 {
-                let data = contents(*seed, *at, *len).sub(0, kept);
-                self.write(object, n + 1, *at, &data, true);
-            }
-        }
+        self.touched(n, did, walk);
+        self.stored_in_part(n, did, walk);
         let Call::Fallocate(fd, Alloc::Extend | Alloc::Zero, at, len) = &did.call else { return };
         let Some(open) = walk.open.get(fd) else { return };
         let (object, version) = (open.object, n + 1);
@@ -39,8 +31,14 @@ impl Ledger {
     /// A call that failed because the device did, or because the file system was stopped for that.
     pub(super) fn failure(&mut self, n: u32, did: &Did, walk: &mut Walk) {
         let version = n + 1;
-        let (Call::Pwrite { fd, .. } | Call::Fsync(fd) | Call::Fdatasync(fd) | Call::Syncfs(fd)) =
-            &did.call
+        self.touched(n, did, walk);
+        self.stored_in_part(n, did, walk);
+        let (Call::Pwrite { fd, .. }
+        | Call::Fsync(fd)
+        | Call::Fdatasync(fd)
+        | Call::Msync(fd, ..)
+        | Call::SyncFileRange(fd, ..)
+        | Call::Syncfs(fd)) = &did.call
         else {
             return;
         };
@@ -56,6 +54,39 @@ impl Ledger {
         if let (Call::Pwrite { at, len, seed, .. }, Some(FsError::Io)) = (&did.call, &did.error) {
             let (object, to) = (open.object, self.place(*open, *at));
             self.write(object, version, to, &contents(*seed, *at, *len), true);
+        }
+    }
+
+    /// A call that changes data has set the time before it fails (`file_modified`).
+    fn touched(&mut self, n: u32, did: &Did, walk: &Walk) {
+        let object = match &did.call {
+            Call::Pwrite { fd, .. }
+            | Call::MmapWrite { fd, .. }
+            | Call::CopyFileRange { to: fd, .. }
+            | Call::Ftruncate(fd, _)
+            | Call::Fallocate(fd, ..) => walk.open.get(fd).map(|o| o.object),
+            Call::Truncate(path, _) => {
+                let path = self.name(n, path, Follow::All);
+                self.at(&path)
+            }
+            _ => None,
+        };
+        if let Some(object) = object {
+            self.files[object as usize].touch(n + 1);
+        }
+    }
+
+    /// Stores through a mapping that failed: those in the pages before the one that got no space,
+    /// or could not be read, are there.
+    fn stored_in_part(&mut self, n: u32, did: &Did, walk: &Walk) {
+        if let Call::MmapWrite { fd, len, at, seed } = &did.call
+            && let Some(object) = walk.open.get(fd).map(|o| o.object)
+        {
+            let kept = self.size(object).saturating_sub(*at).min(u64::from(*len)) as u32;
+            if kept > 0 {
+                let data = contents(*seed, *at, *len).sub(0, kept);
+                self.write(object, n + 1, *at, &data, true);
+            }
         }
     }
 
@@ -206,8 +237,10 @@ impl Ledger {
             Call::Msync(fd, at, len) => {
                 let Some(open) = open.get(fd).copied() else { return };
                 // Of whole pages, and of what the file has of them.
-                let to = at.saturating_add(*len).min(self.size(open.object)).next_multiple_of(PAGE);
-                let to = to.min(self.size(open.object));
+                let size = self.size(open.object);
+                let end = at.saturating_add(*len).min(size);
+                let to =
+                    if *len == 0 { *at } else { end.div_ceil(PAGE).saturating_mul(PAGE).min(size) };
                 let (object, from) = (open.object, at / PAGE * PAGE);
                 // Where nothing was written, nothing is: the file need not even be so long.
                 let to = self.last_written(object, from, to);

@@ -99,7 +99,8 @@ impl Ledger {
 
     /// The length is another one from this version on.
     fn resized(&mut self, o: Object, version: u32, to: u64) {
-        // It goes at once, however many transactions the blocks take.
+        // It goes at once, however many transactions the blocks take; F2FS' insert, which takes
+        // several checkpoints and shows lengths between, breaks a rule.
         let sized = SizeVersion { version, from: to, to, wrote: None, maybe: false };
         self.files[o as usize].sizes.push(sized);
     }

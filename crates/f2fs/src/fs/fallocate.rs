@@ -327,7 +327,7 @@ impl F2fs {
     }
 
     /// A log-structured file system moves no block that the last checkpoint does not have
-    /// (`__read_out_blkaddrs`). Errors: `Unsupported`.
+    /// (`__read_out_blkaddrs`). Errors: `NotInKernel`.
     async fn check_movable(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
         if !self.is_lfs() {
             return Ok(());
@@ -335,8 +335,7 @@ impl F2fs {
         for index in from..to {
             let at = self.address_in(inode, index).await?;
             if addr::is_block(at) && !self.is_checkpointed_data(at) {
-                let why = "moving blocks that no checkpoint has, with mode=lfs";
-                return Err(FsError::Unsupported(why.to_owned()));
+                return Err(FsError::NotInKernel);
             }
         }
         Ok(())

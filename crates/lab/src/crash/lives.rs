@@ -75,7 +75,12 @@ impl Lives {
                     format!("no power failure at the end of life {life} leaves a file system");
                 return Err(MachineError::Config(why));
             }
-            next.truncate(PROGRAMS);
+            let of = next.len();
+            if of > PROGRAMS {
+                // From all of them, not those of the first states only.
+                let some = (0..PROGRAMS).map(|n| next[n * of / PROGRAMS].clone());
+                next = some.collect();
+            }
             all.paths.extend(next.iter().cloned());
             before = next;
         }

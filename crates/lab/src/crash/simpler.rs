@@ -120,11 +120,11 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
         let Some((_, before, _)) = opens[..n].iter().rev().find(|o| o.2 == *path) else { continue };
         let mut new = lines.to_vec();
         for (_, step) in &mut new[*at..] {
-            if let Step::Call(_, call) = step
-                && let Some(d) = call.descriptor_mut()
-                && *d == *fd
-            {
-                *d = *before;
+            if let Step::Call(_, call) = step {
+                call.descriptors_mut()
+                    .into_iter()
+                    .filter(|d| **d == *fd)
+                    .for_each(|d| *d = *before);
             }
         }
         new.remove(*at);
@@ -132,7 +132,13 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
     }
     // A name that another gets, and whatever is done with that one, done with the first.
     for (at, (_, step)) in lines.iter().enumerate() {
-        let Step::Call(_, Call::Link(old, new) | Call::Rename(old, new)) = step else { continue };
+        let Step::Call(
+            _,
+            Call::Link(old, new) | Call::Rename(old, new) | Call::Renameat2(old, new, _),
+        ) = step
+        else {
+            continue;
+        };
         let mut merged = lines.to_vec();
         for (_, step) in &mut merged[at..] {
             if let Step::Call(_, call) = step {
@@ -169,11 +175,14 @@ pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
         let mut new = lines.to_vec();
         for (_, step) in &mut new {
             let Step::Call(_, call) = step else { continue };
-            if let Some(fd) = call.descriptor_mut() {
+            for fd in call.descriptors_mut() {
                 let next = fds.len() as u32;
                 *fd = *fds.entry(*fd).or_insert(next);
             }
-            if let Call::Pwrite { seed, .. } | Call::AioWrite { seed, .. } = call {
+            if let Call::Pwrite { seed, .. }
+            | Call::MmapWrite { seed, .. }
+            | Call::AioWrite { seed, .. } = call
+            {
                 seeds += 1;
                 *seed = seeds;
             }

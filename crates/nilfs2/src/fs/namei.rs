@@ -136,6 +136,10 @@ impl Nilfs {
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e),
         }
+        // The kernel makes no file of this file system without a name (`vfs_link`).
+        if inode.links_count.get() == 0 {
+            return Err(FsError::NotFound);
+        }
         self.check_links(number)?;
         self.check_room()?;
         self.more_links(number)?;

@@ -386,11 +386,11 @@ impl Call {
 impl Call {
     /// The descriptor that it uses, or makes.
     pub fn descriptor(&self) -> Option<u32> {
-        self.clone().descriptor_mut().copied()
+        self.clone().descriptors_mut().first().map(|fd| **fd)
     }
 
-    /// The same, to be changed.
-    pub fn descriptor_mut(&mut self) -> Option<&mut u32> {
+    /// All of them, that first, to be changed.
+    pub fn descriptors_mut(&mut self) -> Vec<&mut u32> {
         match self {
             Call::Open(fd, ..)
             | Call::Close(fd)
@@ -408,9 +408,9 @@ impl Call {
             | Call::MmapWrite { fd, .. }
             | Call::Msync(fd, ..)
             | Call::SyncFileRange(fd, ..)
-            | Call::CopyFileRange { to: fd, .. }
             | Call::Linkat(fd, _)
-            | Call::Fallocate(fd, ..) => Some(fd),
+            | Call::Fallocate(fd, ..) => vec![fd],
+            Call::CopyFileRange { from, to, .. } => vec![to, from],
             Call::Sync
             | Call::DropCaches
             | Call::AioWait(_)
@@ -429,7 +429,7 @@ impl Call {
             | Call::Symlink(..)
             | Call::SetXattr { .. }
             | Call::RemoveXattr(..)
-            | Call::Mark(_) => None,
+            | Call::Mark(_) => Vec::new(),
         }
     }
 

@@ -181,6 +181,8 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         failed: Mutex::new(None),
     };
     let distinct = findings.totals.distinct;
+    // Until then nothing of it is this run's.
+    hunt.shown.at(findings.done - c.programs.0, c.programs.1 - c.programs.0, "programs");
     let findings = hunt.with_command(|| {
         let watch = Watch {
             step: &|f, new| hunt.step(f, new),
