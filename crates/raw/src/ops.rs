@@ -158,6 +158,10 @@ impl FileSystem for Raw {
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
         Box::pin(async move { self.entries(dir) })
     }
+    fn has_devices(&self) -> bool {
+        true
+    }
+
     fn open<'a>(&'a self, ino: Ino, _write: bool) -> Call<'a, ()> {
         if let Ok(node) = self.node(ino) {
             node.opens.set(node.opens.get() + 1);

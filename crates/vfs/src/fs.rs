@@ -326,6 +326,10 @@ pub trait FileSystem {
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()>;
     /// All entries but `.` and `..`, in the directory's own order.
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>>;
+    /// Are the devices that its files stand for there, to be opened, read and written?
+    fn has_devices(&self) -> bool {
+        false
+    }
     /// One more open descriptor; `write` if it may write.
     fn open<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()>;
     /// One fewer; the last of an unlinked file frees it.

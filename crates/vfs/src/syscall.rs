@@ -263,8 +263,11 @@ impl Vfs {
             };
             match self.kind(found).await? {
                 FileType::File => {}
+                FileType::Block if fs.has_devices() => {}
                 FileType::Dir if flags.direct => {
-                    return Err(FsError::Invalid("O_DIRECT is for regular files"));
+                    return Err(FsError::Invalid(
+                        "O_DIRECT is for regular files and block devices",
+                    ));
                 }
                 FileType::Fifo => {
                     return Err(FsError::Unsupported("opening a named pipe".to_owned()));

@@ -124,7 +124,8 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     writeln!(
         t,
         "Crash states of generated programs, recovered by Writepath and by Linux {}. Compared: success of\n\
-         the mount, and every name, type, inode, link count, size, link target and contents.\n",
+         the mount, and of every file the path, type, mode, owner, device, inode, link count, size, link\n\
+         target and contents, and of regular files mtime.\n",
         f.release
     )
     .expect(line);
