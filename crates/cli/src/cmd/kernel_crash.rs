@@ -123,9 +123,9 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     let line = "a string takes it";
     writeln!(
         t,
-        "Crash states of generated programs, recovered by Writepath and by Linux {}. Compared: success of\n\
-         the mount, and of every file the path, type, mode, owner, device, inode, link count, size, link\n\
-         target and contents, and of regular files mtime.\n",
+        "Crash states of generated programs, recovered by Writepath and by Linux {}.\n\
+         Compared: success of the mount, and of every file the path, type, mode, owner, device,\n\
+         inode, link count, size, link target and contents, and of regular files mtime.\n",
         f.release
     )
     .expect(line);
