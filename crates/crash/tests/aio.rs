@@ -30,15 +30,7 @@ fn ledger(program: &str) -> (Ledger, u32) {
                 _ => {}
             }
             let ino = matches!(call, Call::Open(..)).then_some(INO);
-            Did {
-                call: call.clone(),
-                error: None,
-                short: None,
-                read: Vec::new(),
-                ino,
-                ended,
-                mtime: None,
-            }
+            Did { ino, ended, ..Did::of(call.clone()) }
         })
         .collect();
     (Ledger::new(&dids, BLOCK), dids.len() as u32)

@@ -27,15 +27,7 @@ fn ledger() -> Ledger {
         })
         .map(|call| {
             let ino = matches!(call, Call::Open(..)).then_some(INO);
-            Did {
-                call,
-                error: None,
-                short: None,
-                read: Vec::new(),
-                ino,
-                ended: Vec::new(),
-                mtime: None,
-            }
+            Did { ino, ..Did::of(call) }
         })
         .collect();
     Ledger::new(&dids, 4096)
@@ -119,7 +111,7 @@ fn broken_by(program: &str, stat: Stat) -> (Vec<Rule>, String) {
                 Call::Utimensat(.., mtime) => Some(mtime),
                 _ => None,
             };
-            Did { call, error: None, short: None, read: Vec::new(), ino, ended: Vec::new(), mtime }
+            Did { ino, mtime, ..Did::of(call) }
         })
         .collect();
     let n = dids.len() as u32;

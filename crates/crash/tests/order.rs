@@ -24,15 +24,7 @@ fn ledger(program: &str) -> Ledger {
                 Call::Open(fd, ..) => Some(INO[*fd as usize]),
                 _ => None,
             };
-            Did {
-                call,
-                error: None,
-                short: None,
-                read: Vec::new(),
-                ino,
-                ended: Vec::new(),
-                mtime: None,
-            }
+            Did { ino, ..Did::of(call) }
         })
         .collect();
     Ledger::new(&dids, BLOCK)

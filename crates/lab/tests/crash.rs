@@ -138,6 +138,9 @@ fn calls_that_fail_and_ranges_at_the_ends_promise_what_they_do() {
         // The page of which nothing could be read comes after others.
         "open 0 a rw,creat\npwrite 0 65536 0 1\nfsync 0\nfadvise 0 random\ndrop_caches\npread 0 8192 0\n\
          fail read data 0 99\nmmap_write 0 12288 0 5\nheal\nfsync 0\n",
+        // Nothing could be read of what is copied.
+        "open 0 a rw,creat\npwrite 0 8192 0 1\nfsync 0\nopen 1 b rw,creat\ndrop_caches\nfail read data 0 99\n\
+         copy_file_range 0 0 1 0 8192\nheal\nfsync 1\n",
         // The time changes before the space is missing.
         "open 0 a rw,creat\nutimensat a 1000 1000\nfallocate 0 extend 0 1073741824\nfsync 0\n",
     ];

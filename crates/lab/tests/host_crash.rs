@@ -37,6 +37,13 @@ fn the_host_kernel_recovers_a_sample_of_crash_states_as_we_do() {
     let found = agree(&lost, 1, &|_| true).expect("this host can");
     assert_eq!(found.different, []);
     assert!(found.total().refused > 0 && found.total().states > 50, "{:?}", found.total());
+    // Every call, in every era and mode.
+    let every = Ask { seed: 77, all_calls: true, programs: 25, calls: 24, each: 8, ..ask.clone() };
+    let found = agree(&every, 2, &|_| true).expect("this host can");
+    let total = found.total();
+    assert_eq!(found.different, [], "{total:?}");
+    assert_eq!((found.modes.len(), total.programs), (25, 25));
+    assert!(total.states > 80 && total.checked > 15, "{total:?}");
     let found = agree(&ask, 4, &|_| true).expect("this host can");
     let total = found.total();
     assert_eq!(found.different, [], "{total:?}");

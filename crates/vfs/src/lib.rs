@@ -17,6 +17,7 @@ mod era;
 mod fs;
 mod ioctl;
 mod kiocb;
+mod mapped;
 mod names;
 mod opens;
 mod syscall;
@@ -36,6 +37,7 @@ pub use fs::{
     NodeSpec, RenameHow, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 pub use kiocb::Kiocb;
+pub use mapped::{PageStore, page_stores};
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use syscall::{Fd, OpenFlags, Vfs};
 pub use wp_base::DeviceNumber;

@@ -6,10 +6,8 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{Readahead, WbControl};
-use wp_medium::{Pieces, Slice};
-use wp_vfs::ErrSeqCursor;
-
-use crate::disk::index;
+use wp_medium::Slice;
+use wp_vfs::{ErrSeqCursor, page_stores};
 
 use super::inode::Inode;
 use super::{BLOCK, Btrfs};
@@ -27,30 +25,17 @@ impl Btrfs {
         data: &[Slice],
         ahead: &Readahead,
     ) -> FsResult<()> {
-        let end = offset + data.iter().map(|s| u64::from(s.len())).sum::<u64>();
-        let mut pieces = Pieces::new(data);
-        let mut at = offset;
-        while at < end {
-            let start = at / BLOCK * BLOCK;
-            let n = (start + BLOCK - at).min(end - at);
-            let new = Slice::concat(&pieces.take(u32::try_from(n).unwrap_or(0)));
+        for store in page_stores(offset, data) {
+            let start = store.start;
             let _lock = inode.lock.lock().await;
-            let size = inode.size();
             self.read_around(inode, start / BLOCK, ahead).await;
             let held = self.read_data(inode, start, BLOCK, &Readahead::default()).await?;
-            let mut bytes = Slice::concat(&held);
-            // What the store puts behind the end of the file is lost with the page.
-            let kept = (at + n).min(size.min(start + BLOCK)).saturating_sub(at);
-            let within = index(at - start)..index(at + kept - start);
-            if let (Some(to), Some(from)) = (bytes.get_mut(within), new.get(..index(kept))) {
-                to.copy_from_slice(from);
-            }
+            let bytes = store.over(&held);
             if !bytes.is_empty() {
                 let done = self.write_data(inode, start, &[Slice::from_bytes(&bytes)]).await;
                 self.note_write(inode);
                 done?;
             }
-            at += n;
         }
         Ok(())
     }

@@ -125,7 +125,8 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
         t,
         "Crash states of generated programs, recovered by Writepath and by Linux {}.\n\
          Compared: success of the mount, and of every file the path, type, mode, owner, device,\n\
-         inode, link count, size, link target and contents, and of regular files mtime.\n",
+         inode, link count, size, link target and contents, and of regular files the mtime,\n\
+         unless the kernel's mount has set it.\n",
         f.release
     )
     .expect(line);

@@ -77,8 +77,18 @@ impl Ledger {
     }
 
     /// Stores through a mapping that failed: those in the pages before the one that got no space,
-    /// or could not be read, are there.
+    /// or could not be read, are there. Of a copy that failed in its first piece, as of a `pwrite`,
+    /// nobody knows how far it came.
     fn stored_in_part(&mut self, n: u32, did: &Did, walk: &Walk) {
+        if let Call::CopyFileRange { from, from_at, to, to_at, len } = &did.call
+            && did.error == Some(FsError::Io)
+            && let (Some(from), Some(to)) = (walk.open.get(from), walk.open.get(to))
+        {
+            let target = to.object;
+            for (at, piece) in self.bytes(from.object, *from_at, *len) {
+                self.write(target, n + 1, *to_at + at, &piece, true);
+            }
+        }
         if let Call::MmapWrite { fd, len, at, seed } = &did.call
             && let Some(object) = walk.open.get(fd).map(|o| o.object)
         {

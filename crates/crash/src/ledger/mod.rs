@@ -35,6 +35,21 @@ pub struct Did {
     pub ended: Vec<Ended>,
 }
 
+impl Did {
+    /// A call that succeeded, and read, opened and ended nothing.
+    pub fn of(call: Call) -> Did {
+        Did {
+            call,
+            error: None,
+            short: None,
+            read: Vec::new(),
+            ino: None,
+            mtime: None,
+            ended: Vec::new(),
+        }
+    }
+}
+
 /// A file that is there before the program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Before {

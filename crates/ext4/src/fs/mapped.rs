@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use wp_base::FsResult;
 use wp_cache::{BufFlag, Readahead, WbControl};
-use wp_medium::{PAGE_BYTES, Pieces, Slice};
-use wp_vfs::ErrSeqCursor;
+use wp_medium::{PAGE_BYTES, Slice};
+use wp_vfs::{ErrSeqCursor, page_stores};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -26,27 +26,16 @@ impl Ext4 {
         data: &[Slice],
         ahead: &Readahead,
     ) -> FsResult<()> {
-        let page = PAGE_BYTES as u64;
-        let end = offset + data.iter().map(|s| u64::from(s.len())).sum::<u64>();
-        let mut pieces = Pieces::new(data);
-        let mut at = offset;
-        while at < end {
-            let start = at / page * page;
-            let n = (start + page - at).min(end - at);
-            let new = Slice::concat(&pieces.take(n as u32));
+        for store in page_stores(offset, data) {
+            let start = store.start;
             let _lock = self.lock_alone(inode).await;
             let (size, bs) = (inode.size.get(), u64::from(self.bs().bytes()));
             if let Some(window) = ahead.at_fault(&inode.map, start / bs, size, &self.readahead()) {
                 self.start_reads(inode, window).await;
             }
-            let held = self.read_data(inode, start, page, &Readahead::default()).await?;
-            let mut bytes = Slice::concat(&held);
-            // What the store puts behind the end of the file is lost with the page.
-            let kept = (at + n).min(size.min(start + page)).saturating_sub(at) as usize;
-            let within = (at - start) as usize;
-            if kept > 0 {
-                bytes[within..within + kept].copy_from_slice(&new[..kept]);
-            }
+            let held =
+                self.read_data(inode, start, PAGE_BYTES as u64, &Readahead::default()).await?;
+            let bytes = store.over(&held);
             if bytes.is_empty() {
             } else if self.has_places(inode, start / bs, bytes.len() as u64) {
                 self.update_time(inode).await?;
@@ -55,7 +44,6 @@ impl Ext4 {
             } else {
                 self.write_data(inode, start, &[Slice::from_bytes(&bytes)]).await?;
             }
-            at += n;
         }
         Ok(())
     }

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{Readahead, WbControl};
-use wp_medium::{PAGE_BYTES, Pieces, Slice};
-use wp_vfs::ErrSeqCursor;
+use wp_medium::Slice;
+use wp_vfs::{ErrSeqCursor, page_stores};
 
-use super::data::block_range;
+use super::data::{BLOCK, block_range};
 use super::inode::Inode;
 use super::mount::F2fs;
 
@@ -30,33 +30,20 @@ impl F2fs {
         if !inode.is_file() {
             return Err(FsError::Invalid("a mapping of what is no regular file"));
         }
-        let page = PAGE_BYTES as u64;
-        let end = offset + data.iter().map(|s| u64::from(s.len())).sum::<u64>();
-        let mut pieces = Pieces::new(data);
-        let mut at = offset;
-        while at < end {
-            let start = at / page * page;
-            let n = (start + page - at).min(end - at);
-            let new = Slice::concat(&pieces.take(n as u32));
+        for store in page_stores(offset, data) {
+            let start = store.start;
             let _lock = self.lock_for_write(inode).await;
             self.convert_inline(inode).await?;
             let size = inode.size.get();
-            let block = start / page;
+            let block = start / BLOCK;
             if let Some(window) = ahead.at_fault(&inode.map, block, size, &self.readahead()) {
                 self.start_reads(inode, window).await;
             }
-            let held = self.read_data(inode, start, page, &Readahead::default()).await?;
-            let mut bytes = Slice::concat(&held);
-            // What the store puts behind the end of the file is lost with the page.
-            let kept = (at + n).min(size.min(start + page)).saturating_sub(at) as usize;
-            let within = (at - start) as usize;
-            if kept > 0 {
-                bytes[within..within + kept].copy_from_slice(&new[..kept]);
-            }
+            let held = self.read_data(inode, start, BLOCK, &Readahead::default()).await?;
+            let bytes = store.over(&held);
             if !bytes.is_empty() {
                 self.write_data(inode, start, &[Slice::from_bytes(&bytes)]).await?;
             }
-            at += n;
         }
         Ok(())
     }

@@ -121,13 +121,8 @@ mod tests {
     fn calls(text: &str, answers: &[Option<FsError>]) -> Calls {
         let program = Program::parse(text).expect("a program");
         let did = |(call, error): (&Call, &Option<FsError>)| Did {
-            call: call.clone(),
             error: error.clone(),
-            short: None,
-            read: Vec::new(),
-            ino: None,
-            ended: Vec::new(),
-            mtime: None,
+            ..Did::of(call.clone())
         };
         let dids: Vec<Did> = program.calls().zip(answers).map(did).collect();
         Calls::of(0, &program, &dids)

@@ -440,9 +440,7 @@ fn play_in(
             Err(MachineError::Fs { error, .. }) if faults.failed() > 0 => Some(error),
             other => other.map(|()| None)?,
         };
-        let (read, ended) = (Vec::new(), Vec::new());
-        let sync =
-            |_| Did { call: Call::Sync, error, short: None, read, ino: None, ended, mtime: None };
+        let sync = |_| Did { error, ..Did::of(Call::Sync) };
         dids.extend(promise.map(sync));
         error_recorded_on_disk = promise.filter(|_| vfs.fs().error_recorded_on_disk());
     }

@@ -7,6 +7,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_medium::Slice;
 use wp_rt::CpuOp;
+use wp_vfs::page_stores;
 use zerocopy::IntoBytes;
 
 use super::Nilfs;
@@ -113,26 +114,15 @@ impl Nilfs {
     /// `nilfs_dirty_folio`.
     ///
     /// Errors: `NoSpace` (the program gets SIGBUS).
-    pub(super) async fn store_mapped(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<()> {
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let n = rest.len().min((PAGE - at % PAGE) as usize);
-            let Some((part, next)) = rest.split_at_checked(n) else { break };
-            let start = at - at % PAGE;
+    pub(super) async fn store_mapped(&self, ino: u64, offset: u64, data: &[Slice]) -> FsResult<()> {
+        for store in page_stores(offset, data) {
+            let start = store.start;
             self.read_around(ino, start).await?;
-            let mut bytes = Slice::concat(&self.read_bytes(ino, start, PAGE).await?);
-            // What the store puts behind the end of the file is lost with the page.
-            let within = (at - start) as usize;
-            let kept = bytes.len().saturating_sub(within).min(n);
-            if let (Some(to), Some(from)) = (bytes.get_mut(within..within + kept), part.get(..kept))
-            {
-                to.copy_from_slice(from);
-            }
+            let bytes = store.over(&self.read_bytes(ino, start, PAGE).await?);
             if !bytes.is_empty() {
                 let touches = self.has_unmapped(ino, start >> self.g.block_bits)?;
                 self.change_page(ino, start, &bytes, touches).await?;
             }
-            (at, rest) = (at + n as u64, next);
         }
         Ok(())
     }

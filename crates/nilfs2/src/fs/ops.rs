@@ -449,7 +449,7 @@ impl FileSystem for Mounted {
             // A fault takes no lock of the inode's: a store beside a `write` is one of both orders.
             let _inode = self.0.lock_inode(ino.0).await;
             self.file(ino)?;
-            self.0.store_mapped(ino.0, offset, &Slice::concat(data)).await
+            self.0.store_mapped(ino.0, offset, data).await
         })
     }
 

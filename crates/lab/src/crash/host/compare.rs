@@ -163,6 +163,15 @@ mod tests {
                 .is_some_and(|d| d.contains("inode 12 in Writepath, 13 in Linux"))
         );
         assert!(diff(&theirs(&[])).is_some_and(|d| d == "a: only Writepath has it"));
+        // A time that the program set is compared, one of the kernel's mount is not.
+        let at = |secs| {
+            let stat = Some(Stat { mtime: TimeSpec { secs, nanos: 0 }, ..Stat::default() });
+            Survivor { stat, ..survivor("a", 9000) }
+        };
+        let ours_then = Outcome { files: vec![at(1000).into()], ..Outcome::default() };
+        let then = |secs| difference(&ours_then, &theirs(&[at(secs)]), 4096);
+        assert_eq!((then(1000), then(MOUNTED_FROM)), (None, None));
+        assert!(then(1001).is_some_and(|d| d.contains("time")));
         let more = [survivor("a", 9000), survivor("b", 0)];
         assert!(diff(&theirs(&more)).is_some_and(|d| d == "b: only the kernel has it"));
         assert!(diff(&Theirs::Refused("EIO".to_owned())).is_some());
