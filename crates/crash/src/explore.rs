@@ -1,8 +1,11 @@
 //! The explorer: every frame, every state, recovered once and judged.
 
+mod walk;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use self::walk::Walk;
 use crate::history::History;
 use crate::ledger::Ledger;
 use crate::oracle::{Profile, Rule, Violation, judge};
@@ -46,6 +49,9 @@ pub struct Totals {
     pub cuts: u64,
     /// Frames not all of whose states were visited.
     pub cuts_sampled: u64,
+    /// Those of them of which not even every prefix, single loss and single survival was, by
+    /// [`Plan::pages`].
+    pub cuts_thinned: u64,
     /// Largest number of unpersisted units at once.
     pub most_in_doubt: u32,
     /// States explored.
@@ -68,6 +74,7 @@ impl Totals {
         self.programs += other.programs;
         self.cuts += other.cuts;
         self.cuts_sampled += other.cuts_sampled;
+        self.cuts_thinned += other.cuts_thinned;
         self.most_in_doubt = self.most_in_doubt.max(other.most_in_doubt);
         self.raw += other.raw;
         self.distinct += other.distinct;
@@ -162,6 +169,10 @@ pub struct Visit<'a> {
     pub operations: (u32, u32),
 }
 
+/// Bytes of recoveries that an explorer remembers, about. A recovery of a few small files takes
+/// some KiB; one of 100 MiB of data takes 1 MiB, and has thousands of others beside it.
+const REMEMBERED: u64 = 1 << 29;
+
 /// Rules and paths that are told apart; beyond, failures are counted by rule alone.
 const PLACES: usize = 10_000;
 
@@ -185,7 +196,13 @@ pub struct Explorer<'a> {
     listed: Option<Listed<'a>>,
     wanted: Option<Wanted<'a>>,
     known: RecoveryMemo,
+    /// The same for the states of one frame, which differ in its units alone: what is read is not
+    /// the page but whether a unit is kept. A frame has few units, and a recovery reads thousands
+    /// of pages that none of them touches.
+    of_frame: RecoveryMemo,
     outcomes: Vec<Rc<Outcome>>,
+    /// Bytes that they take, about.
+    held: u64,
     varying: Varying,
     /// Files that some recovery left: most leave the same.
     files: BTreeSet<Rc<Survivor>>,
@@ -232,7 +249,9 @@ impl<'a> Explorer<'a> {
             listed: None,
             wanted: None,
             known: RecoveryMemo::default(),
+            of_frame: RecoveryMemo::default(),
             outcomes: Vec::new(),
+            held: 0,
             varying: Varying::default(),
             files: BTreeSet::new(),
             pool: Pool::default(),
@@ -279,7 +298,9 @@ impl<'a> Explorer<'a> {
     /// Forgets all recoveries: the same comes out, later.
     pub fn forget(&mut self) {
         self.known = RecoveryMemo::default();
+        self.of_frame = RecoveryMemo::default();
         self.outcomes.clear();
+        self.held = 0;
         self.files.clear();
         self.pool = Pool::default();
     }
@@ -311,23 +332,22 @@ impl<'a> Explorer<'a> {
                 // Whatever it can leave, an earlier one could.
                 continue;
             }
-            self.pool.enter(history, frame);
+            if self.held > REMEMBERED {
+                self.forget();
+                // Its verdicts are of results by number.
+                case.judged.clear();
+            }
+            self.enter(history, number);
             let (plan, seed) = (self.options.plan, self.options.seed);
-            let before = self.totals;
-            let mut after = before.raw;
-            let mut go = true;
-            let visited = states::of_frame(history, number, &plan, seed, &mut |kept| {
-                after += 1;
-                let until = history.until(number, |i| kept.has(i));
-                let look = self.look(&mut case, number, kept, until);
-                go = !self.keep(&case, number, kept, &look, after) && go_on(&before);
-                go
-            });
+            let mut walk = Walk::new(self, &mut case, number, go_on);
+            let visited = states::of_frame(history, number, &plan, seed, &mut walk);
+            let (goes, thinned) = (walk.goes, walk.thinned);
             self.totals.cuts += 1;
             self.totals.raw += visited.states;
             self.totals.cuts_sampled += u64::from(!visited.complete);
+            self.totals.cuts_thinned += u64::from(thinned);
             self.totals.most_in_doubt = self.totals.most_in_doubt.max(visited.of_log2);
-            if !go {
+            if !goes {
                 return false;
             }
         }
@@ -345,7 +365,7 @@ impl<'a> Explorer<'a> {
         states: &mut dyn Iterator<Item = Kept>,
         each: &mut dyn FnMut(&Kept, &Look) -> bool,
     ) -> bool {
-        self.pool.enter(case.history, &case.history.frames[frame]);
+        self.enter(case.history, frame);
         for kept in states {
             let until = case.history.end_of(frame);
             let look = self.look(case, frame, &kept, until);
@@ -473,34 +493,78 @@ impl<'a> Explorer<'a> {
         self.failures.iter().filter(|f| f.violation.rule == rule).count()
     }
 
+    /// Goes to another frame.
+    fn enter(&mut self, history: &History, number: usize) {
+        self.pool.enter(history, &history.frames[number]);
+        self.of_frame = RecoveryMemo::default();
+    }
+
+    /// Unpersisted units that the recovery of the state that keeps all of them has read, and how
+    /// many pages it read.
+    fn reads_of_all(&self, history: &History, number: usize) -> (Kept, u64) {
+        let all = Kept::all(history.frames[number].live.len());
+        let state = state(history, number, &all, (&self.pool, &self.varying), &self.options);
+        let mut pages = Vec::new();
+        self.known.find(|page| state.peek(page), &mut pages);
+        let mut units = Kept::none(history.frames[number].live.len());
+        state.units(&pages).into_iter().flatten().for_each(|u| units.set(u as usize, true));
+        (units, pages.len() as u64)
+    }
+
     /// What a state of a frame recovers to, known or done now. The frame has been entered.
     fn outcome(&mut self, history: &History, number: usize, kept: &Kept) -> u32 {
-        let frame = &history.frames[number];
-        let (first, bytes) = self.options.partition;
-        let place = (first / wp_medium::PAGE_BYTES as u64, bytes);
-        let state = State::new((history, frame, kept), (&self.pool, &self.varying), place);
+        let is_kept = |unit: u64| u128::from(kept.has(unit as usize));
+        let mut pages = Vec::new();
         if self.options.prune
-            && let Some(result) = self.known.find(|page| state.peek(page))
+            && let Some(result) = self.of_frame.find(is_kept, &mut pages)
         {
+            return result;
+        }
+        let state = state(history, number, kept, (&self.pool, &self.varying), &self.options);
+        let known = self.known.find(|page| state.peek(page), &mut pages);
+        if let Some(result) = known.filter(|_| self.options.prune) {
+            if let Some(units) = state.units(&pages) {
+                self.of_frame.note(&units, is_kept, result);
+            }
             return result;
         }
         let mut outcome = self.subject.recover(&state);
         if self.options.second_cuts > 0 && outcome.refused.is_none() {
             let how = (self.options.recovery_in_order, self.options.second_cuts as usize);
-            self.totals.second += second::cuts(self.subject, &state, &mut outcome, how);
+            let cuts = second::cuts(self.subject, &state, &mut outcome, how);
+            self.totals.second += cuts;
         }
         for file in &mut outcome.files {
             match self.files.get(file) {
                 Some(same) => *file = same.clone(),
                 None => {
+                    self.held += (file.blocks.len() * size_of::<(u64, u128)>()) as u64;
                     self.files.insert(file.clone());
                 }
             }
         }
         let result = self.outcomes.len() as u32;
-        self.known.note(&state.take_reads(), |page| state.peek(page), result);
+        let pages = state.take_reads();
+        self.held += (pages.len() * size_of::<(u64, u128)>()) as u64;
+        if let Some(units) = state.units(&pages) {
+            self.of_frame.note(&units, is_kept, result);
+        }
+        self.known.note(&pages, |page| state.peek(page), result);
         self.outcomes.push(Rc::new(outcome));
         self.totals.distinct += 1;
         result
     }
+}
+
+/// A state of the frame that `pool` has entered.
+fn state<'s>(
+    history: &'s History,
+    number: usize,
+    kept: &'s Kept,
+    (pool, varying): (&'s Pool, &'s Varying),
+    options: &Options,
+) -> State<'s> {
+    let (first, bytes) = options.partition;
+    let place = (first / wp_medium::PAGE_BYTES as u64, bytes);
+    State::new((history, &history.frames[number], kept), (pool, varying), place)
 }

@@ -560,6 +560,16 @@ impl History {
     pub fn until(&self, frame: usize, kept: impl Fn(usize) -> bool) -> usize {
         let lost = self.frames[frame].live.iter().enumerate().filter(|(i, _)| !kept(*i));
         let own = lost.map(|(_, n)| self.gone(*n)).min().unwrap_or(u32::MAX);
+        self.until_gone(frame, own)
+    }
+
+    /// The same if unit `lost` of its alone is lost.
+    pub(crate) fn until_without(&self, frame: usize, lost: usize) -> usize {
+        self.until_gone(frame, self.gone(self.frames[frame].live[lost]))
+    }
+
+    /// The same if what is lost of its units is there to be lost until frame `own`.
+    fn until_gone(&self, frame: usize, own: u32) -> usize {
         // Whatever came later is lost too.
         let after = self.units.partition_point(|u| u.born <= frame as u32);
         let later = self.first_gone.get(after).copied().unwrap_or(u32::MAX);

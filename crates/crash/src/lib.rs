@@ -34,7 +34,7 @@ pub use ledger::{Before, Did, Ledger};
 pub use oracle::judge;
 pub use rules::{Profile, Rule, Telling, Violation};
 pub use state::{Pages, State};
-pub use states::{Kept, Plan, Visited, most_of_frame, of_frame, of_instant};
+pub use states::{Kept, Member, Next, Plan, Visited, Visitor, most_of_frame, of_frame, of_instant};
 pub use subject::{FsSubject, Outcome, Subject, Survivor};
 pub use tape::{Entry, Recorder, Tape, Taped};
 pub use zoned::{TapeZones, ZoneSpace};

@@ -27,8 +27,10 @@ pub(crate) struct RecoveryMemo {
 }
 
 impl RecoveryMemo {
-    /// The result for a state, of which `id(page)` tells the contents.
-    pub(crate) fn find(&self, id: impl Fn(u64) -> u128) -> Option<u32> {
+    /// The result for a state, of which `id(page)` tells the contents. `read` becomes the pages
+    /// that led to it.
+    pub(crate) fn find(&self, id: impl Fn(u64) -> u128, read: &mut Vec<u64>) -> Option<u32> {
+        read.clear();
         let mut at = self.root?;
         loop {
             match self.nodes.get(at as usize)? {
@@ -37,10 +39,12 @@ impl RecoveryMemo {
                     if pages.iter().zip(ids).any(|(page, held)| id(*page) != *held) {
                         return None;
                     }
+                    read.extend_from_slice(pages);
                     at = *next;
                 }
                 Node::Branch { page, first, more } => {
                     let id = id(*page);
+                    read.push(*page);
                     at = if first.0 == id { first.1 } else { *more.get(&id)? };
                 }
             }
@@ -164,20 +168,22 @@ mod tests {
     fn what_is_found_is_what_a_recovery_would_come_to() {
         let mut rng = Rng::stream(1, "known");
         let mut known = RecoveryMemo::default();
+        let mut read = Vec::new();
         let (mut hits, mut misses) = (0, 0);
         for _ in 0..4000 {
             let disk: Vec<u128> = (0..16).map(|_| u128::from(rng.below(4))).collect();
             let id = |page: u64| disk[page as usize];
             let (pages, result) = recover(&disk);
-            match known.find(id) {
+            match known.find(id, &mut read) {
                 Some(found) => {
                     hits += 1;
                     assert_eq!(found, result);
+                    assert_eq!(read, pages);
                 }
                 None => {
                     misses += 1;
                     known.note(&pages, id, result);
-                    assert_eq!(known.find(id), Some(result));
+                    assert_eq!(known.find(id, &mut read), Some(result));
                     known.note(&pages, id, result);
                 }
             }
@@ -188,9 +194,10 @@ mod tests {
     #[test]
     fn a_recovery_that_reads_nothing_is_known_for_every_state() {
         let mut known = RecoveryMemo::default();
-        assert_eq!(known.find(|_| 0), None);
+        let mut read = Vec::new();
+        assert_eq!(known.find(|_| 0, &mut read), None);
         known.note(&[], |_| 0, 5);
-        assert_eq!(known.find(|_| 9), Some(5));
+        assert_eq!(known.find(|_| 9, &mut read), Some(5));
     }
 
     #[test]

@@ -227,6 +227,25 @@ impl<'a> State<'a> {
         std::mem::take(&mut *self.reads.borrow_mut()).order
     }
 
+    /// Unpersisted units that decide what these pages hold, in the order of the pages, each once.
+    /// `None`: zones were read, which all units move.
+    pub(crate) fn units(&self, pages: &[u64]) -> Option<Vec<u64>> {
+        let mut seen = Kept::none(self.frame.live.len());
+        let mut units = Vec::new();
+        for page in pages {
+            if *page == ZONES_PAGE {
+                return None;
+            }
+            for unit in self.pool.of_page(self.first + page) {
+                if !seen.has(unit) {
+                    seen.set(unit, true);
+                    units.push(unit as u64);
+                }
+            }
+        }
+        Some(units)
+    }
+
     /// The unit that alone says what page `page` of the device holds; `Err` if several or a part of
     /// one do.
     fn source(&self, page: u64) -> Result<Option<u32>, ()> {

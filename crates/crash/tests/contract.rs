@@ -302,8 +302,8 @@ fn an_instant_may_leave_what_earlier_frames_had_too() {
     let last = history.frames.len() - 1;
     for plan in [Plan::default(), Plan { complete: 0, ..Plan::default() }] {
         let (mut added, mut all) = (BTreeSet::new(), BTreeSet::new());
-        of_frame(&history, last, &plan, 1, &mut |kept| added.insert(kept.clone()));
-        of_instant(&history, last, &plan, 1, &mut |kept| all.insert(kept.clone()));
+        of_frame(&history, last, &plan, 1, &mut |kept: &Kept| added.insert(kept.clone()));
+        of_instant(&history, last, &plan, 1, &mut |kept: &Kept| all.insert(kept.clone()));
         let n = history.frames[last].live.len();
         assert_eq!(n, 4);
         assert!(added.iter().all(|k| all.contains(k)) && all.len() > added.len());

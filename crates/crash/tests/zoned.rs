@@ -49,7 +49,7 @@ fn image(medium: &Medium, tags: u64, wps: [u64; 2]) -> Image {
 fn visited(history: &History, tags: u64) -> BTreeSet<Image> {
     let mut out = BTreeSet::new();
     for (n, frame) in history.frames.iter().enumerate() {
-        of_frame(history, n, &Plan::default(), 1, &mut |kept| {
+        of_frame(history, n, &Plan::default(), 1, &mut |kept: &wp_crash::Kept| {
             let live = || (0..frame.live.len()).filter(|i| kept.has(*i));
             let mut medium = frame.base.clone();
             for i in live() {

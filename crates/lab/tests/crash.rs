@@ -242,7 +242,7 @@ fn the_elevator_decides_whether_the_hole_of_3_8_shows() {
             ..bench(&format!("era={era},dirty_background_bytes=1048576"))
         };
         let c = Campaign {
-            plan: Plan { complete: 8, pairs: 0, samples: 4 },
+            plan: Plan { complete: 8, pairs: 0, samples: 4, ..Plan::default() },
             ..Campaign::new(machine, Source::Text(program.clone()), (0, 1))
         };
         let f = run(&c, 1, &|_| true);
@@ -363,6 +363,31 @@ fn the_same_comes_out_whoever_does_it_and_with_or_without_pruning() {
     assert!(pruned.totals.distinct * 10 < full.totals.distinct, "{:?}", pruned.totals);
     assert_eq!(pruned.totals.broken, full.totals.broken);
     assert_eq!(format!("{:?}", pruned.found), format!("{:?}", full.found));
+}
+
+/// 80 blocks that are overwritten in place and not flushed: every loss is a recovery of its own,
+/// and so many that families of states are walked in short steps.
+#[test]
+fn many_unpersisted_writes_come_to_the_same_with_and_without_pruning() {
+    let text = "open 0 a rw,creat\npwrite 0 327680 0 1\nfsync 0\npwrite 0 327680 0 2\nfsync 0\n";
+    for fs in [&wp_ext4::ENTRY, &wp_f2fs::ENTRY] {
+        let machine = Bench::new(fs, "").expect("default options");
+        let source = Source::Text(Program::parse(text).expect("a program"));
+        let pruned = Campaign { prune: true, ..Campaign::new(machine, source, (0, 1)) };
+        let full = Campaign { prune: false, ..pruned.clone() };
+        let (p, f) = (run(&pruned, 1, &|_| true), run(&full, 1, &|_| true));
+        assert!(p.totals.most_in_doubt > 64, "{:?}", p.totals);
+        assert_eq!((p.totals.raw, p.totals.broken), (f.totals.raw, f.totals.broken), "{}", fs.name);
+        assert_eq!(f.totals.distinct, f.totals.raw, "{}", fs.name);
+        assert_eq!(format!("{:?}", p.found), format!("{:?}", f.found), "{}", fs.name);
+        assert_eq!(p.totals.cuts_thinned, 0);
+
+        // With less to read, some of the losses are looked at, and it is said at how many points.
+        let plan = Plan { pages: 1, ..pruned.plan };
+        let thin = run(&Campaign { plan, ..pruned }, 1, &|_| true);
+        assert!(thin.totals.cuts_thinned > 0, "{:?}", thin.totals);
+        assert!(thin.totals.raw < p.totals.raw && thin.totals.distinct > 16, "{:?}", thin.totals);
+    }
 }
 
 #[test]

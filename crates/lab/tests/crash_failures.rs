@@ -49,7 +49,7 @@ fn liar(programs: (u64, u64)) -> Campaign {
     let space =
         Space::Permitted { lying_flush: true, lost_fua: true, faulty_plp: false, atomic: None };
     let b = bench("era=6.18");
-    let plan = Plan { complete: 6, pairs: 8, samples: 8 };
+    let plan = Plan { complete: 6, pairs: 8, samples: 8, ..Plan::default() };
     Campaign { space, plan, ..Campaign::new(b, Source::Sequences(Of::Ace, 1), programs) }
 }
 

@@ -90,7 +90,7 @@ fn judged_as_each_is_alone(fs: &'static FsEntry, options: &str, capacity: u64) -
         };
         let twice = Twice { quick, states: Default::default(), faulty: Default::default() };
         let options = wp_crash::Options {
-            plan: wp_crash::Plan { complete: 5, pairs: 4, samples: 4 },
+            plan: wp_crash::Plan { complete: 5, pairs: 4, samples: 4, ..Default::default() },
             seed: 1,
             profile: Profile::of(&fs.promises),
             partition: played[0].partition,

@@ -129,6 +129,7 @@ pub fn minimise(
         complete: plan.complete.min(10),
         pairs: plan.pairs.min(16),
         samples: plan.samples.min(8),
+        pages: plan.pages,
     };
     // A failure that only the campaign's own plan comes across needs it from here on.
     for plan in [small, plan] {

@@ -107,7 +107,7 @@ pub(super) fn read(
         bench,
         instants: instants?,
         space: space?,
-        plan: Plan { complete: complete as u32, pairs: 64, samples: samples as u32 },
+        plan: Plan { complete: complete as u32, samples: samples as u32, ..Plan::default() },
         check,
         profile,
     })
@@ -354,7 +354,7 @@ fn at_instants(
     for (frame, n) in frames {
         let mut states: Vec<Kept> = Vec::new();
         // Also what earlier frames had: those need not be among the instants.
-        let visited = of_instant(&history, frame, &plan.plan, seed, &mut |kept| {
+        let visited = of_instant(&history, frame, &plan.plan, seed, &mut |kept: &Kept| {
             states.push(kept.clone());
             true
         });

@@ -146,7 +146,8 @@ pub struct Args {
     /// Explore every state of up to N unpersisted writes
     ///
     /// A crash point with more unpersisted writes (in-flight or in the volatile cache) is sampled:
-    /// prefixes, single and pair losses, single survivors and --samples random states. At most 20.
+    /// prefixes, single losses, pair losses of up to 64 writes, single survivors and --samples
+    /// random states. At most 20.
     #[arg(long, default_value_t = 16)]
     #[arg(help_heading = "Crash states", hide_short_help = true, value_name = "N")]
     complete: u32,
@@ -475,7 +476,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         source,
         programs: (a.first, end),
         space,
-        plan: Plan { complete: a.complete.min(20), pairs: 64, samples: a.samples },
+        plan: Plan { complete: a.complete.min(20), samples: a.samples, ..Plan::default() },
         seed: a.seed,
         profile,
         check: !a.no_check,

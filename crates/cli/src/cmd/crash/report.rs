@@ -272,8 +272,22 @@ pub(super) fn text(
         writeln!(
             t,
             "  {} crash points have more than {} unpersisted writes (up to 2^{} states); of each, Writepath\n  \
-             explored prefixes, single and pair losses, single survivors and {} random states.",
-            explored.cuts_sampled, c.plan.complete, explored.most_in_doubt, c.plan.samples
+             explored prefixes, single losses, pair losses of up to {} writes, single survivors and\n  \
+             {} random states.",
+            explored.cuts_sampled,
+            c.plan.complete,
+            explored.most_in_doubt,
+            c.plan.pairs,
+            c.plan.samples
+        )
+        .expect(line);
+    }
+    if explored.cuts_thinned > 0 {
+        writeln!(
+            t,
+            "  At {} of them recovery reads thousands of the unpersisted writes; of those, Writepath\n  \
+             explored prefixes, single losses and single survivors at even distances.",
+            explored.cuts_thinned
         )
         .expect(line);
     }
@@ -351,8 +365,9 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
             "raw_states": u.totals.raw,
         })
     });
-    let totals: Map<String, Value> =
+    let mut totals: Map<String, Value> =
         numbers(&explored).into_iter().map(|(key, _, n)| (key.to_owned(), json!(n))).collect();
+    totals.insert("cuts_with_thinned_families".to_owned(), json!(explored.cuts_thinned));
     let broken: Map<String, Value> = Rule::ALL
         .iter()
         .map(|r| (r.name().to_owned(), json!(explored.broken[*r as usize])))

@@ -409,7 +409,7 @@ impl One<'_> {
             sound: Sound::default(),
         };
         let options = wp_crash::Options {
-            plan: Plan { complete: 6, pairs: 12, samples: 16 },
+            plan: Plan { complete: 6, pairs: 12, samples: 16, pages: Plan::PAGES },
             seed: self.ask.seed,
             profile: Profile::POSIX,
             partition: played.partition,

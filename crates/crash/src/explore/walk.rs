@@ -1,0 +1,102 @@
+//! The walk over the states of one frame.
+
+use super::{Case, Explorer, Totals};
+use crate::states::{Kept, Member, Next, Visitor};
+
+/// Members of a family that are explored, however many pages their recoveries read.
+const LEAST: u64 = 16;
+
+/// Which members of the families of a frame are explored.
+///
+/// Of a unit that the recovery of everything reads, each member is a recovery of its own, and such
+/// a recovery reads all of these units. Any other member costs nothing: it comes to what is known.
+struct Families {
+    /// Units that are read.
+    units: Kept,
+    /// Looked at are `shown` of `of`, evenly.
+    shown: u64,
+    of: u64,
+    /// Members met so far, by family.
+    met: [u64; 3],
+}
+
+impl Families {
+    /// Is this member explored?
+    fn is_shown(&mut self, member: Member) -> bool {
+        let (family, unit) = match member {
+            Member::UpTo(unit) => (0, unit),
+            Member::Without(unit) => (1, unit),
+            Member::Alone(unit) => (2, unit),
+        };
+        if !self.units.has(unit) {
+            return true;
+        }
+        let turn = |n: u64| n * self.shown / self.of;
+        let met = self.met[family];
+        self.met[family] += 1;
+        turn(met) < turn(met + 1)
+    }
+}
+
+/// A walk over one frame, which has been entered.
+pub(super) struct Walk<'w, 'e, 'c> {
+    explorer: &'w mut Explorer<'e>,
+    case: &'w mut Case<'c>,
+    number: usize,
+    /// What was done before this frame.
+    before: Totals,
+    go_on: &'w mut dyn FnMut(&Totals) -> bool,
+    /// States of this frame that were explored.
+    looked: u64,
+    families: Option<Families>,
+    /// Was it to go on?
+    pub(super) goes: bool,
+    /// Were members of families left out?
+    pub(super) thinned: bool,
+}
+
+impl<'w, 'e, 'c> Walk<'w, 'e, 'c> {
+    pub(super) fn new(
+        explorer: &'w mut Explorer<'e>,
+        case: &'w mut Case<'c>,
+        number: usize,
+        go_on: &'w mut dyn FnMut(&Totals) -> bool,
+    ) -> Walk<'w, 'e, 'c> {
+        let before = explorer.totals;
+        let (looked, families, goes, thinned) = (0, None, true, false);
+        Walk { explorer, case, number, before, go_on, looked, families, goes, thinned }
+    }
+
+    fn families(&mut self) -> &mut Families {
+        let (history, number, explorer) = (self.case.history, self.number, &mut *self.explorer);
+        self.families.get_or_insert_with(|| {
+            let (units, pages) = explorer.reads_of_all(history, number);
+            let of = u64::from(units.count());
+            let shown = (explorer.options.plan.pages / pages.max(1)).max(LEAST).min(of);
+            Families { units, shown, of, met: [0; 3] }
+        })
+    }
+}
+
+impl Visitor for Walk<'_, '_, '_> {
+    fn visit(&mut self, kept: &Kept, member: Option<Member>) -> Next {
+        let (history, number) = (self.case.history, self.number);
+        // Everything is explored first, and at any rate.
+        if let Some(member) = member.filter(|_| self.looked > 0)
+            && !self.families().is_shown(member)
+        {
+            self.thinned = true;
+            return Next::LeftOut;
+        }
+        let until = match member {
+            Some(Member::Without(lost)) => history.until_without(number, lost),
+            _ => history.until(number, |i| kept.has(i)),
+        };
+        self.looked += 1;
+        let after = self.before.raw + self.looked;
+        let look = self.explorer.look(self.case, number, kept, until);
+        let found = self.explorer.keep(self.case, number, kept, &look, after);
+        self.goes = !found && (self.go_on)(&self.before);
+        if self.goes { Next::Go } else { Next::Stop }
+    }
+}
