@@ -13,7 +13,7 @@ const LEAST: u64 = 16;
 struct Families {
     /// Units that are read.
     units: Kept,
-    /// Looked at are `shown` of `of`, evenly.
+    /// `shown` of `of` are explored, evenly.
     shown: u64,
     of: u64,
     /// Members met so far, by family.

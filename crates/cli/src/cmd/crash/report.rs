@@ -271,8 +271,8 @@ pub(super) fn text(
     if explored.cuts_sampled > 0 {
         writeln!(
             t,
-            "  {} crash points have more than {} unpersisted writes (up to 2^{} states); of each, Writepath\n  \
-             explored prefixes, single losses, pair losses of up to {} writes, single survivors and\n  \
+            "  {} crash points have more than {} unpersisted writes (up to 2^{} states); of each,\n  \
+             Writepath explored prefixes, single losses, pair losses of up to {} writes, single survivors and\n  \
              {} random states.",
             explored.cuts_sampled,
             c.plan.complete,
