@@ -272,8 +272,8 @@ pub(super) fn text(
         writeln!(
             t,
             "  {} crash points have more than {} unpersisted writes (up to 2^{} states); of each,\n  \
-             Writepath explored prefixes, single losses, pair losses of up to {} writes, single survivors and\n  \
-             {} random states.",
+             Writepath explored prefixes, single losses, pair losses of up to {} writes,\n  \
+             single survivors and {} random states.",
             explored.cuts_sampled,
             c.plan.complete,
             explored.most_in_doubt,
