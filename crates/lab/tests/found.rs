@@ -1,8 +1,8 @@
-//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, of F2FS, N5, N10 and
-//! N11 by reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of ext4,
-//! `N14` and `N15`, of NILFS2, and `N16` to `N21`, of btrfs, by generated programs), seen in Linux
-//! itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel the
-//! one of `N9`.
+//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, `N29`, of F2FS, N5,
+//! N10 and N11 by reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of
+//! ext4, `N14` and `N15`, of NILFS2, and `N16` to `N21`, of btrfs, by generated programs), seen in
+//! Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel
+//! the one of `N9`.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
@@ -11,9 +11,11 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
+use wp_lab::crash::{Bench, Cut, Space, play};
 use wp_lab::spec::file_system;
 use wp_lab::testing::skipped;
 use wp_lab::vtime::guest::Guest;
+use wp_workload::program::Program;
 
 /// Runs programs in the guest.
 const PROG_C: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/vtime/prog.c");
@@ -50,6 +52,26 @@ grep -v '^#' $TR/trace > /share/trace
 umount /mnt/a
 mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 9
 [ ! -e /mnt/a/a ] || stat -c %s /mnt/a/a > /share/size
+umount /mnt/a
+"#;
+
+/// The error of `listxattr`, as a number; 0: none.
+const LIST_C: &str = r#"
+#include <errno.h>
+#include <stdio.h>
+#include <sys/xattr.h>
+int main(int c, char **v) {
+    char names[4096];
+    return c != 2 || printf("%d\n", listxattr(v[1], names, sizeof names) < 0 ? errno : 0) < 0;
+}
+"#;
+
+/// A crash state is mounted. Written: `said`, what listing the attributes of the file `a` answers.
+const ATTRIBUTES: &str = r#"
+cp /share/list /run; chmod +x /run/list
+L=$(losetup -f) && losetup $L /share/base || exit 3
+mount -t f2fs $L /mnt/a || exit 4
+/run/list /mnt/a/a > /share/said || exit 5
 umount /mnt/a
 "#;
 
@@ -291,7 +313,9 @@ fn any_guest(bug: &str, run: &str, program: &str, base: Option<&[u8]>) -> Option
         std::fs::write(dir.join("stop.c"), STOP_C).map_err(|e| e.to_string())?;
         compile(&dir.join("stop.c"), &dir.join("stop"))?;
         std::fs::write(dir.join("held.c"), HELD_C).map_err(|e| e.to_string())?;
-        compile(&dir.join("held.c"), &dir.join("held"))
+        compile(&dir.join("held.c"), &dir.join("held"))?;
+        std::fs::write(dir.join("list.c"), LIST_C).map_err(|e| e.to_string())?;
+        compile(&dir.join("list.c"), &dir.join("list"))
     });
     if let Err(why) = ready {
         skipped(&format!("{bug} in a real kernel"), &why);
@@ -393,6 +417,36 @@ fn linux_too_forgets_the_nodes_of_a_direct_dsync_overwrite() {
     let Some(kept) = of(",dsync", "") else { return };
     assert_eq!(kept, None, "there is no such file");
     assert_eq!(of("", "fdatasync 1"), Some(Some(4096)));
+}
+
+/// N29: the inode of a file is recovered and the node behind it is not; its attributes end in the
+/// middle of one.
+#[test]
+fn linux_too_keeps_a_part_of_an_attribute() {
+    let of = |options: &str| {
+        let bench = Bench::new(&wp_f2fs::ENTRY, options).expect("options of F2FS");
+        let text = "open 0 a rw,creat\nsetxattr a user.b 1065 6\nfsync 0\n";
+        let played = play(&bench, &Program::parse(text).expect("a program")).expect("played");
+        let history = Space::Permitted {
+            lying_flush: false,
+            lost_fua: false,
+            faulty_plp: false,
+            atomic: None,
+        }
+        .history(&played);
+        // The first frame in which both nodes are unpersisted; the second of them is lost.
+        let frame = history.frames.iter().position(|f| f.live.len() == 2).expect("two nodes");
+        let fs = (bench.fs, &bench.fs_options);
+        let cut = Cut { fs, played: &played, history: &history, frame, lost: &[1] };
+        let mut base = vec![0; played.partition.1 as usize];
+        cut.medium().read_bytes(played.partition.0, &mut base);
+        let dir = guest_with("N29", ATTRIBUTES, text, Some(&base))?;
+        let said = std::fs::read_to_string(dir.path().join("said")).expect("told");
+        Some(said.trim().to_owned())
+    };
+    let Some(shared) = of("") else { return };
+    assert_eq!(shared, "117", "EUCLEAN");
+    assert_eq!(of("noinline_xattr").as_deref(), Some("0"), "none, and nothing damaged");
 }
 
 /// N10 and N11: a checkpoint while a direct write is under way has its new place, and there is what

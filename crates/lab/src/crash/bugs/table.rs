@@ -427,6 +427,18 @@ pub static BUGS: &[Bug] = &[
         ..F2FS_BUG
     },
     Bug {
+        id: "N29",
+        what: "F2FS: attributes that the inode and a node share are damaged if the node of a file's first fsync is lost",
+        affected: F2FS,
+        fixed: Side { fs: "f2fs,noinline_xattr", ..F2FS },
+        rule: Rule::Metadata,
+        programs: Programs::Text(
+            "open 0 a rw,creat\nsetxattr a user.b 1065 6\nfsync 0\nopen 1 b rw,creat\n\
+             setxattr b user.c 1100 7\npwrite 1 20480 0 1\nfsync 1\n",
+        ),
+        ..F2FS_BUG
+    },
+    Bug {
         id: "N14",
         what: "NILFS2: if the logs of a sync span two segments, recovery accepts the second when the first is lost",
         affected: Side { fs: "nilfs2,sync_inodes,blocks_per_segment=16", ..NILFS2 },
