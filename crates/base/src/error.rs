@@ -44,6 +44,8 @@ pub enum FsError {
     Busy,
     /// `ELOOP`: too many symbolic links.
     Loop,
+    /// `EBADE`: ranges that were to be shared differ (`FILE_DEDUPE_RANGE_DIFFERS`).
+    Differs,
     /// `ENODATA`: no such extended attribute.
     NoData,
     /// `ERANGE`: a name beyond what attributes may have.
@@ -74,7 +76,7 @@ pub struct Corruption {
 }
 
 /// Linux' numbers of errors by their names. fio knows the first 34, which have the numbers from 1.
-pub const LINUX_ERRNOS: [(&str, i32); 43] = [
+pub const LINUX_ERRNOS: [(&str, i32); 44] = [
     ("EPERM", 1),
     ("ENOENT", 2),
     ("ESRCH", 3),
@@ -113,6 +115,7 @@ pub const LINUX_ERRNOS: [(&str, i32); 43] = [
     ("ENOSYS", 38),
     ("ENOTEMPTY", 39),
     ("ELOOP", 40),
+    ("EBADE", 52),
     ("ENODATA", 61),
     ("EILSEQ", 84),
     ("EOPNOTSUPP", 95),
@@ -130,7 +133,7 @@ pub fn errno_number(name: &str) -> Option<i32> {
 
 impl FsError {
     /// What [`FsError::errno`] may answer.
-    pub const ERRNOS: [&str; 24] = [
+    pub const ERRNOS: [&str; 25] = [
         "ENOENT",
         "EEXIST",
         "ENOTDIR",
@@ -150,6 +153,7 @@ impl FsError {
         "ENXIO",
         "EBUSY",
         "ELOOP",
+        "EBADE",
         "ENODATA",
         "ERANGE",
         "ENOSYS",
@@ -179,6 +183,7 @@ impl FsError {
             FsError::NoSuchPlace => "ENXIO",
             FsError::Busy => "EBUSY",
             FsError::Loop => "ELOOP",
+            FsError::Differs => "EBADE",
             FsError::NoData => "ENODATA",
             FsError::Range => "ERANGE",
             FsError::NoSuchCall => "ENOSYS",

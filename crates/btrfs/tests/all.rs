@@ -26,6 +26,7 @@ mod programs;
 mod races;
 mod reference;
 mod reference_images;
+mod reflink;
 mod robustness;
 #[path = "../../base/tests/skip/mod.rs"]
 mod skip;

@@ -1,6 +1,6 @@
 //! Calls that few programs make, for programs that are made up: files without a name, exchanges and
 //! whiteouts, devices and pipes, permissions, owners and times, stores through mappings, ranges
-//! that are taken out and put in, writes to the end, copies.
+//! that are taken out and put in, writes to the end, copies, blocks that files share.
 
 use wp_vfs::{DeviceNumber, FileType, Offers, RenameHow, TimeSpec};
 use wp_workload::program::{Alloc, Call, Flags};
@@ -66,7 +66,7 @@ pub fn call(a: &mut impl Author, has: &Offers) {
         5..=7 => stat(a),
         8..=11 => mapped(a),
         12 => append(a),
-        13 if has.copies => copy(a),
+        13 if has.copies => copy(a, has),
         14..=15 if has.moves_ranges => shift(a),
         _ => mapped(a),
     }
@@ -178,14 +178,60 @@ fn append(a: &mut impl Author) {
     a.call(Call::Close(fd));
 }
 
-fn copy(a: &mut impl Author) {
-    let (Some((_, from)), Some((_, to))) = (an_open_one(a), an_open_one(a)) else { return };
+/// Adds a copy, or a clone or dedupe where the file system shares blocks.
+pub fn copy(a: &mut impl Author, has: &Offers) {
+    let (Some((_, from)), Some((at, to))) = (an_open_one(a), an_open_one(a)) else { return };
     if from.direct || to.direct {
         return;
+    }
+    if has.shares && a.below(4) > 0 {
+        return share(a, from, (at, to));
     }
     let (from_at, to_at) = (a.below(from.size + 1), a.below(to.size + 1));
     let len = 1 + a.below(20_000);
     a.call(Call::CopyFileRange { from: from.fd, from_at, to: to.fd, to_at, len });
+}
+
+/// Blocks that two files share, mostly of ranges that can be shared.
+fn share(a: &mut impl Author, source: Open, (at, target): (usize, Open)) {
+    let (from, to) = (source.fd, target.fd);
+    let blocks = source.size / 4096;
+    let from_at = a.below(blocks + 1) * 4096;
+    let to_at = a.below(target.size / 4096 + 2) * 4096;
+    let len = match a.below(4) {
+        // Up to the end.
+        0 => 0,
+        // As far as it goes, or farther: nothing.
+        _ => (1 + a.below((blocks + 1).saturating_sub(from_at / 4096))) * 4096,
+    };
+    match a.below(8) {
+        0 => a.call(Call::Dedupe { from, from_at, to, to_at, len: len.max(4096) }),
+        1 if from != to => {
+            // The same bytes in both, so that there is something to share.
+            let (seed, bytes) = (a.seed(), (1 + a.below(4)) as u32 * 4096);
+            for fd in [from, to] {
+                a.call(Call::Pwrite { fd, len: bytes, at: from_at, seed });
+            }
+            let open = &mut a.open()[at];
+            open.size = open.size.max(from_at + u64::from(bytes));
+            let len = u64::from(bytes);
+            a.call(Call::Dedupe { from, from_at, to, to_at: from_at, len });
+        }
+        2 => {
+            // Within blocks: no clone, but a copy.
+            let (from_at, to_at) = (from_at + 4096, to_at);
+            a.call(Call::CopyFileRange { from, from_at, to, to_at, len: len + 1000 });
+        }
+        3 => a.call(Call::CopyFileRange { from, from_at, to, to_at, len: len.max(4096) }),
+        _ => {
+            let all = if len == 0 { source.size.saturating_sub(from_at) } else { len };
+            if from_at + all <= source.size {
+                let open = &mut a.open()[at];
+                open.size = open.size.max(to_at + all);
+            }
+            a.call(Call::Reflink { from, from_at, to, to_at, len });
+        }
+    }
 }
 
 /// A range of whole blocks that goes, or comes in.

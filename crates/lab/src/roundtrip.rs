@@ -153,7 +153,9 @@ pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>
         std::fs::remove_dir_all(&share).map_err(at)?;
     }
     std::fs::create_dir_all(&share).map_err(at)?;
-    let source = Source::Wild { seed: plan.seeds.0, calls: CALLS, extras: Extras::ALL.on(plan.fs) };
+    // Of file systems that share blocks also images with shared blocks.
+    let extras = Extras { shares: true, ..Extras::ALL }.on(plan.fs);
+    let source = Source::Wild { seed: plan.seeds.0, calls: CALLS, extras };
     let text = |e: MachineError| e.to_string();
     let bench = plan.bench().map_err(text)?;
     if plan.zoned {

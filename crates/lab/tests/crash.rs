@@ -199,13 +199,15 @@ fn sequences_of_one_further_operation_break_no_rule_on_any_file_system() {
     let mended =
         "fsync_mode=strict_fixed,wait_first_node,wait_last_node,wait_earlier_nodes,mode=lfs";
     for (fs, options, lacking) in [
-        (&wp_ext4::ENTRY, "era=6.18", 0),
-        (&wp_ext4::ENTRY, "era=6.12,data=journal", 0),
-        (&wp_ext4::ENTRY, "era=5.10,block_size=1024", 0),
-        // Without copy_file_range, insert, collapse, O_TMPFILE and renameat2.
-        (&wp_ext4::ENTRY, "era=3.4", 8),
-        (&wp_f2fs::ENTRY, mended, 0),
-        (&wp_btrfs::ENTRY, "", 12),
+        // Without blocks that files share.
+        (&wp_ext4::ENTRY, "era=6.18", 8),
+        (&wp_ext4::ENTRY, "era=6.12,data=journal", 8),
+        (&wp_ext4::ENTRY, "era=5.10,block_size=1024", 8),
+        // And without copy_file_range, insert, collapse, O_TMPFILE and renameat2.
+        (&wp_ext4::ENTRY, "era=3.4", 16),
+        (&wp_f2fs::ENTRY, mended, 8),
+        // Without insert and collapse.
+        (&wp_btrfs::ENTRY, "", 8),
         (&wp_nilfs2::ENTRY, "sync_inodes,flush_segments", 16),
     ] {
         let mut bench = Bench::new(fs, options).expect("options");
@@ -225,6 +227,110 @@ fn sequences_of_one_further_operation_break_no_rule_on_any_file_system() {
         assert!(found.is_empty(), "{what}: {found:#?}");
         assert!(f.lacking <= lacking && f.not_played.len() as u64 == f.lacking, "{what}: {f:?}");
         assert!(f.totals.raw > 100, "{what}: {:?}", f.totals);
+    }
+}
+
+/// Clones, dedupes and copies on btrfs, with a device that fails, at the ends of files, within one
+/// transaction and over several: what fsync says is there is there. On a drive that lies it is not.
+#[test]
+fn blocks_that_files_share_are_kept_as_written_ones() {
+    let first = "open 0 a rw,creat\nopen 1 b rw,creat\npwrite 0 40960 0 1\npwrite 1 8192 0 2\n";
+    let programs = [
+        // New extents, of which the log of the other file has a part.
+        "reflink 0 4096 1 0 8192\nfsync 1\n",
+        "reflink 0 0 1 8192 0\nfsync 1\nfsync 0\n",
+        // Extents that the last commit has.
+        "sync\nreflink 0 8192 1 4096 16384\nfsync 1\n",
+        "sync\nreflink 0 0 1 65536 0\nftruncate 1 80000\nfsync 1\n",
+        // The other file goes.
+        "sync\nreflink 0 0 1 0 0\nunlink a\nclose 0\nfsync 1\nopen 2 c rw,creat\n\
+         pwrite 2 40960 0 3\nfsync 2\n",
+        // A hole comes over what was synced.
+        "fsync 1\nopen 2 c rw,creat\nftruncate 2 16384\nreflink 2 0 1 0 8192\nfsync 1\n",
+        "sync\nfallocate 0 punch 4096 8192\nreflink 0 0 1 0 20480\nfsync 1\n",
+        // A file within its item.
+        "open 2 c rw,creat\npwrite 2 500 0 3\nfsync 2\nopen 3 d rw,creat\nreflink 2 0 3 0 0\n\
+         fsync 3\nreflink 2 0 1 8192 0\nfsync 1\n",
+        // Equal bytes; bytes that are not equal, and are expected not to be.
+        "pwrite 1 8192 0 1\nfsync 1\ndedupe 0 0 1 0 8192\npwrite 0 4096 0 7\nfsync 0\n\
+         expect EBADE\ndedupe 0 0 1 0 8192\n",
+        // A copy that shares, and one that copies.
+        "copy_file_range 0 0 1 8192 8192\nfsync 1\ncopy_file_range 0 100 1 20000 5000\nfsync 1\n",
+        // The file itself, again and again; and its blocks beyond.
+        "reflink 0 0 0 40960 0\nfsync 0\nreflink 0 0 0 81920 0\nfsync 0\n",
+        // A synchronous descriptor of either.
+        "open 2 c rw,creat,sync\nreflink 0 0 2 0 0\nreflink 2 0 1 8192 8192\n",
+        // A commit between, and a file that nobody has in memory any more.
+        "sync\nreflink 0 0 1 0 8192\nclose 1\ndrop_caches\nopen 1 b rw\nfsync 1\n\
+         pwrite 1 4096 4096 9\nfsync 1\n",
+        // Nothing could be written, or read, of what is shared.
+        "fail write data 0 1\nexpect EIO\nreflink 0 0 1 0 8192\nheal\nfsync 1\n",
+        "sync\npwrite 1 8192 0 1\nsync\ndrop_caches\nfail read data 0 99\nexpect EIO\n\
+         dedupe 0 0 1 0 8192\nheal\nreflink 0 0 1 0 8192\nfsync 1\n",
+        "pwrite 0 4096 0 4\npower_failure\nopen 0 a rw,creat\nopen 1 b rw,creat\n\
+         reflink 0 0 1 0 0\nfsync 1\n",
+    ];
+    let mut lost = 0;
+    for options in ["", "nodatacow", "nodatasum", "notreelog"] {
+        let mut bench = Bench::new(&wp_btrfs::ENTRY, options).expect("options");
+        bench.device_params[0].1 = 128 << 20;
+        for rest in programs {
+            let text = format!("{first}{rest}");
+            let what = format!("{options}: {text}");
+            let program = Program::parse(&text).expect("a program");
+            let space = permitted(false);
+            let (source, count) = match Lives::of(&bench, space, &program).expect("plays") {
+                Some(lives) => (Source::Lives(Arc::new(lives.clone())), lives.count()),
+                None => (Source::Text(program), 1),
+            };
+            let c = Campaign { check: true, ..Campaign::new(bench.clone(), source, (0, count)) };
+            let f = run(&c, 2, &|_| true);
+            assert!(f.found.is_empty(), "{what}: {:#?}", f.found);
+            assert!(f.not_played.is_empty() && f.totals.raw > 0, "{what}: {:?}", f.not_played);
+            assert_eq!(f.calls.failed, 0, "{what}: {:?}", f.calls);
+            let lying = run(&Campaign { space: permitted(true), ..c }, 2, &|_| true);
+            lost += u32::from(broken(&lying, Rule::LostSync) > 0);
+        }
+    }
+    assert!(lost > 40, "a drive that lies loses it: {lost}");
+}
+
+/// Programs that nobody thought of, with blocks that files share.
+#[test]
+fn random_programs_that_share_blocks_break_no_rule() {
+    let mut bench = Bench::new(&wp_btrfs::ENTRY, "").expect("options");
+    bench.device_params[0].1 = 128 << 20;
+    let extras = Extras { calls: true, ..Extras::ALL }.on(&wp_btrfs::ENTRY);
+    let source = Source::Wild { seed: 40, calls: 60, extras };
+    let texts: String = (0..10).map(|n| source.program(n).to_string()).collect();
+    for call in ["reflink ", "dedupe ", "copy_file_range "] {
+        assert!(texts.contains(call), "no program has {call}");
+    }
+    let c = Campaign { check: true, ..Campaign::new(bench, source, (0, 10)) };
+    assert_clean("btrfs", &run(&c, 2, &|_| true));
+}
+
+/// Where Linux shares nothing the calls fail, and nothing comes of them.
+#[test]
+fn file_systems_that_share_nothing_refuse_as_linux_does() {
+    let text = "open 0 a rw,creat\nopen 1 b rw,creat\npwrite 0 8192 0 1\npwrite 1 8192 0 2\n\
+                reflink 0 0 1 0 4096\ndedupe 0 0 1 0 4096\ncopy_file_range 0 0 1 0 4096\n\
+                mkdir d\nopen 2 d r\nreflink 2 0 1 0 4096\nopen 3 a r\nreflink 0 0 3 0 4096\n\
+                fsync 1\n";
+    let program = Program::parse(text).expect("a program");
+    for (fs, options) in
+        [(&wp_ext4::ENTRY, "era=6.18"), (&wp_f2fs::ENTRY, ""), (&wp_nilfs2::ENTRY, "")]
+    {
+        let mut bench = Bench::new(fs, options).expect("options");
+        bench.device_params[0].1 = 256 << 20;
+        let played = play(&bench, &program).expect("plays");
+        let errors: Vec<&str> =
+            played.dids.iter().filter_map(|d| d.error.as_ref().map(FsError::errno)).collect();
+        assert_eq!(errors, ["EOPNOTSUPP", "EOPNOTSUPP", "EISDIR", "EBADF"], "{}", fs.name);
+        let c =
+            Campaign { check: true, ..Campaign::new(bench, Source::Text(program.clone()), (0, 1)) };
+        let f = run(&c, 2, &|_| true);
+        assert!(f.found.is_empty() && f.totals.raw > 0, "{}: {:#?}", fs.name, f.found);
     }
 }
 

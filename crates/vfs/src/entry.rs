@@ -450,12 +450,20 @@ pub struct Offers {
     pub unnamed: bool,
     /// `copy_file_range`, as Linux does it there.
     pub copies: bool,
+    /// Blocks that files share: `ioctl(FICLONERANGE)` and `ioctl(FIDEDUPERANGE)`.
+    pub shares: bool,
 }
 
 impl Offers {
     /// All of them.
-    pub const ALL: Offers =
-        Offers { fallocate: true, xattrs: true, moves_ranges: true, unnamed: true, copies: true };
+    pub const ALL: Offers = Offers {
+        fallocate: true,
+        xattrs: true,
+        moves_ranges: true,
+        unnamed: true,
+        copies: true,
+        shares: true,
+    };
     /// None.
     pub const NONE: Offers = Offers {
         fallocate: false,
@@ -463,6 +471,7 @@ impl Offers {
         moves_ranges: false,
         unnamed: false,
         copies: false,
+        shares: false,
     };
 }
 

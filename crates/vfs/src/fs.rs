@@ -238,6 +238,17 @@ pub enum Reserve {
     Insert,
 }
 
+/// Who asks for blocks to be shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// `copy_file_range`: fewer bytes will do (`REMAP_FILE_CAN_SHORTEN`).
+    Copy,
+    /// `ioctl(FICLONERANGE)`.
+    Clone,
+    /// `ioctl(FIDEDUPERANGE)`: only where the bytes are equal; fewer will do.
+    Dedupe,
+}
+
 /// What `renameat2` is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenameHow {
@@ -371,17 +382,27 @@ pub trait FileSystem {
         let _ = (ino, from, to, told);
         Box::pin(async { Err(FsError::Unsupported("sync_file_range".into())) })
     }
-    /// Has a range of a file share the blocks of another (`remap_file_range` as
-    /// `copy_file_range` asks for it: fewer bytes than `len` may do). `None`: the bytes are to be
-    /// copied.
+    /// Is there `copy_file_range` in the kernel of that version?
+    fn has_copy_range(&self) -> bool {
+        true
+    }
+    /// Can ranges of its files share blocks (`remap_file_range`)?
+    fn can_share(&self) -> bool {
+        false
+    }
+    /// Has a range of a regular file share the blocks of another (`remap_file_range`); answers how
+    /// many bytes. `len` 0: up to the end of the source, but for a dedupe nothing. Errors:
+    /// `NotInKernel` where [`FileSystem::can_share`] is false; `Invalid` for ranges that cannot be
+    /// shared; `Differs` for a dedupe of other contents; `NoSpace`, `Io`, `ReadOnly`, `TooBig`.
     fn share_range<'a>(
         &'a self,
         from: (Ino, u64),
         to: (Ino, u64),
         len: u64,
-    ) -> Fut<'a, Option<u64>> {
-        let _ = (from, to, len);
-        Box::pin(async { Ok(None) })
+        how: Share,
+    ) -> Fut<'a, u64> {
+        let _ = (from, to, len, how);
+        Box::pin(async { Err(FsError::NotInKernel) })
     }
     /// What a file that is opened now begins with.
     fn told(&self, _ino: Ino) -> ErrSeqCursor {

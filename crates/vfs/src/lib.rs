@@ -34,7 +34,7 @@ pub use entry::{
 pub use era::{Policy, Version, rules as era_rules};
 pub use fs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, JournalConflict,
-    NodeSpec, RenameHow, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
+    NodeSpec, RenameHow, Reserve, Share, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 pub use kiocb::Kiocb;
 pub use mapped::{PageStore, page_stores};

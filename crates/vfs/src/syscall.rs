@@ -87,6 +87,21 @@ impl OpenFile {
         self.append
     }
 
+    /// Opened for writing?
+    pub(crate) fn is_for_writing(&self) -> bool {
+        self.write
+    }
+
+    /// Is a write durable when it returns (`O_DSYNC`, `O_SYNC`)?
+    pub(crate) fn is_synced(&self) -> bool {
+        self.sync.is_some()
+    }
+
+    /// What it was told of failed writes.
+    pub(crate) fn told(&self) -> &ErrSeqCursor {
+        &self.told
+    }
+
     /// Past the cache (`O_DIRECT`)?
     pub(crate) fn is_direct(&self) -> bool {
         self.direct

@@ -251,6 +251,31 @@ impl Btrfs {
         Ok(())
     }
 
+    /// Puts bytes into block `i` of a file, and zeroes behind them, as a write that does not change
+    /// the length; `change` follows without a wait in between. The caller has the inode's lock.
+    /// `copy_inline_to_page`.
+    pub(super) async fn fill_block(
+        &self,
+        inode: &Rc<Inode>,
+        i: u64,
+        data: &[u8],
+        change: impl FnOnce() -> FsResult<()>,
+    ) -> FsResult<()> {
+        let mut promised = self.promise(inode, i * BLOCK, (i + 1) * BLOCK).await?;
+        let b = inode.map.get(i);
+        b.wait_clear(BufFlag::Reading).await;
+        b.wait_clear(BufFlag::Writeback).await;
+        b.with_mut(|bytes| {
+            bytes.fill(0);
+            bytes.iter_mut().zip(data).for_each(|(to, from)| *to = *from);
+        });
+        b.set(BufFlag::Uptodate);
+        self.make_dirty(inode, &b, &mut promised);
+        let done = change();
+        self.give_back(inode, &promised);
+        done
+    }
+
     /// A block was written, and has no place yet. `btrfs_dirty_folio`.
     fn make_dirty(&self, inode: &Inode, b: &Rc<Buffer>, promised: &mut Promised) {
         if !b.flag(BufFlag::Delay) {

@@ -63,7 +63,7 @@ impl Btrfs {
 
     /// New times, in the tree as well; within the tick of the last ones nothing is changed, and no
     /// transaction begins. `file_modified`, `inode_needs_update_time`.
-    async fn modified(&self, inode: &Rc<Inode>) -> FsResult<()> {
+    pub(super) async fn modified(&self, inode: &Rc<Inode>) -> FsResult<()> {
         let now = self.time();
         let is_new = {
             let item = inode.item.borrow();

@@ -120,6 +120,13 @@ impl Inode {
         f(&mut item);
         item.sequence = item.sequence.get().wrapping_add(1).into();
     }
+    /// The next fsync examines all its items, those as well that were shared in the last
+    /// transaction that changed it, whether they were or not. `btrfs_set_inode_full_sync`.
+    pub fn need_full_sync(&self) {
+        self.logged.full_sync.set(true);
+        let last = self.logged.last_reflink.get().max(self.last_trans.get());
+        self.logged.last_reflink.set(last);
+    }
     pub fn add_bytes(&self, more: u64, fewer: u64) {
         let mut item = self.item.borrow_mut();
         item.nbytes = (item.nbytes.get() + more).saturating_sub(fewer).into();
@@ -196,6 +203,7 @@ impl Btrfs {
         let changed = inode.last_trans.get();
         inode.logged.full_sync.set(is_new || changed > self.commits.last());
         inode.logged.last_unlink.set(if is_new { 0 } else { changed });
+        inode.logged.last_reflink.set(if is_new { 0 } else { changed });
         if self.opts.mend.reloaded && !is_new && changed > self.commits.last() {
             self.note_change(&inode, changed);
         }

@@ -10,8 +10,8 @@
 //!             3. a call has reserved metadata for what it changes before, and waits for room
 //!                there.
 //!             4. a write of metadata that failed is the end of all writing: all who wait are told.
-//! Left out:   snapshots and other subvolumes, compression, clones, send, quotas, images without
-//!             the feature NO_HOLES; tree blocks that are dropped from memory; items of inodes and
+//! Left out:   snapshots and other subvolumes, compression, send, quotas, images without the
+//!             feature NO_HOLES; tree blocks that are dropped from memory; items of inodes and
 //!             names that the kernel delays within a transaction (`delayed-inode.c`), which changes
 //!             shapes of trees and no promise.
 //! Source:     fs/btrfs of Linux 6.12: inode.c, file.c, transaction.c, ordered-data.c, disk-io.c.
@@ -29,6 +29,7 @@ mod namei;
 mod ops;
 mod ordered;
 mod read;
+mod reflink;
 mod rename;
 mod room;
 mod sync;

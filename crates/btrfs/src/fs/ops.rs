@@ -8,7 +8,7 @@ use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec,
-    RenameHow, Reserve, StatFs, SyncKind, TimeSpec, XattrSet,
+    RenameHow, Reserve, Share, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 
 use crate::disk::{FileKind, Timespec};
@@ -140,11 +140,21 @@ impl FileSystem for Mounted {
         })
     }
 
-    /// Cloned extents are not built: a copy that Linux makes of references would be one of data
-    /// here, with other space in use and other writes.
-    fn share_range<'a>(&'a self, _: (Ino, u64), _: (Ino, u64), _: u64) -> Fut<'a, Option<u64>> {
-        Box::pin(async {
-            Err(FsError::Unsupported("copy_file_range on btrfs, which shares extents".to_owned()))
+    fn can_share(&self) -> bool {
+        true
+    }
+
+    fn share_range<'a>(
+        &'a self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        how: Share,
+    ) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let (source, target) = (self.file(from.0)?, self.file(to.0)?);
+            let (_source_use, _target_use) = (InUse::new(&source), InUse::new(&target));
+            self.0.share_range((&source, from.1), (&target, to.1), len, how).await
         })
     }
 

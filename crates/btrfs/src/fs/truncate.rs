@@ -99,7 +99,7 @@ impl Btrfs {
             let _p = self.reserve_removal(2).await?;
             let done = self.must(|c| {
                 if c.part_from(self.tree, inode.ino, size)?.is_some() {
-                    inode.logged.full_sync.set(true);
+                    inode.need_full_sync();
                 }
                 let (dropped, is_done) = c.cut_extents(self.tree, inode.ino, size, BATCH)?;
                 inode.add_bytes(0, dropped);

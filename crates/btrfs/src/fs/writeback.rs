@@ -20,6 +20,7 @@ use crate::disk::extent::flag as extent_flag;
 use crate::disk::inode::flag;
 use crate::disk::{Reference, id};
 use crate::items::FilePart;
+use crate::refs::DataRef;
 
 use super::inode::{IN_PLACE, Inode};
 use super::ordered::{Ordered, Place};
@@ -141,6 +142,10 @@ impl Btrfs {
                 return Ok(false);
             }
         }
+        let r = DataRef { bytenr: address, bytes, root: self.tree, inode: inode.ino, offset };
+        if c.has_other_changes(r) {
+            return Ok(false);
+        }
         let Some(at) = part.address(from.max(part.start)) else { return Ok(false) };
         let bytes = to.min(part.end) - from.max(part.start);
         Ok(c.csums(id::CSUM_TREE, at, bytes / BLOCK)?.iter().all(Option::is_none))
@@ -197,7 +202,7 @@ impl Btrfs {
             inode.disk_size.set(inode.size());
             self.update_inode(c, inode)
         })?;
-        inode.logged.full_sync.set(true);
+        inode.need_full_sync();
         self.end_delalloc(inode, 0, BLOCK);
         self.give_spare(inode);
         // Now, before anything is waited for: what is written from here on is for the next time.

@@ -117,6 +117,14 @@ impl DataRef {
 }
 
 impl Core<'_> {
+    /// Has the running transaction changed another use of an extent of data than this one?
+    /// `check_delayed_ref`.
+    pub fn has_other_changes(&self, r: DataRef) -> bool {
+        let own = r.who();
+        let head = self.refs.heads.get(&r.bytenr);
+        head.is_some_and(|h| h.users.keys().any(|who| *who != own))
+    }
+
     /// A new extent of data, reserved before, has its first use.
     /// `btrfs_alloc_reserved_file_extent`.
     pub fn add_new_data_ref(&mut self, r: DataRef) -> FsResult<()> {

@@ -12,6 +12,14 @@ use super::{Basis, Did, InFlight, Ledger, Object, Open, Replacement, Scope, Size
 /// Bytes of a page of memory.
 const PAGE: u64 = 4096;
 
+/// Most bytes that a call copies or clones: for a clone 0 is all that there are.
+fn cloned(call: &Call, len: u64) -> u64 {
+    match (call, len) {
+        (Call::Reflink { .. }, 0) => u64::MAX,
+        _ => len,
+    }
+}
+
 impl Ledger {
     /// A call that found no space: stores of some pages stay; `fallocate` keeps what it got until
     /// then, with the length that this gives.
@@ -63,6 +71,7 @@ impl Ledger {
             Call::Pwrite { fd, .. }
             | Call::MmapWrite { fd, .. }
             | Call::CopyFileRange { to: fd, .. }
+            | Call::Reflink { to: fd, .. }
             | Call::Ftruncate(fd, _)
             | Call::Fallocate(fd, ..) => walk.open.get(fd).map(|o| o.object),
             Call::Truncate(path, _) => {
@@ -78,14 +87,19 @@ impl Ledger {
 
     /// Stores through a mapping that failed: those in the pages before the one that got no space,
     /// or could not be read, are there. Of a copy that failed in its first piece, as of a `pwrite`,
-    /// nobody knows how far it came.
+    /// nobody knows how far it came, nor of a clone, which goes from extent to extent.
     fn stored_in_part(&mut self, n: u32, did: &Did, walk: &Walk) {
-        if let Call::CopyFileRange { from, from_at, to, to_at, len } = &did.call
-            && did.error == Some(FsError::Io)
+        let is_partial = match did.call {
+            Call::Reflink { .. } => true,
+            _ => did.error == Some(FsError::Io),
+        };
+        if let Call::CopyFileRange { from, from_at, to, to_at, len }
+        | Call::Reflink { from, from_at, to, to_at, len } = &did.call
+            && is_partial
             && let (Some(from), Some(to)) = (walk.open.get(from), walk.open.get(to))
         {
             let target = to.object;
-            for (at, piece) in self.bytes(from.object, *from_at, *len) {
+            for (at, piece) in self.bytes(from.object, *from_at, cloned(&did.call, *len)) {
                 self.write(target, n + 1, *to_at + at, &piece, true);
             }
         }
@@ -227,14 +241,21 @@ impl Ledger {
                     self.write(o, version, *at, &data, is_raced);
                 }
             }
-            Call::CopyFileRange { from, from_at, to, to_at, len } => {
+            Call::CopyFileRange { from, from_at, to, to_at, len }
+            | Call::Reflink { from, from_at, to, to_at, len } => {
                 let (Some(source), Some(target)) = (object(from), object(to)) else { return };
-                let len = did.short.map_or(*len, u64::from);
+                let len = did.short.map_or(cloned(&did.call, *len), u64::from);
                 let data = self.bytes(source, *from_at, len);
                 if let Some((last, piece)) = data.last() {
                     let range = (*to_at, *to_at + last + u64::from(piece.len()));
                     let is_raced = walk.is_raced(target, range);
-                    let open = walk.open.get(to).copied();
+                    let mut open = walk.open.get(to).copied();
+                    if let (Call::Reflink { .. }, Some(open)) = (&did.call, &mut open) {
+                        // Both files are synced if one of the descriptors is synchronous, and
+                        // nothing goes past the cache.
+                        open.synced |= walk.open.get(from).is_some_and(|from| from.synced);
+                        open.direct = false;
+                    }
                     self.grow(target, version, range.1, Some(range));
                     for (at, piece) in &data {
                         self.write(target, version, *to_at + at, piece, is_raced);
@@ -262,6 +283,8 @@ impl Ledger {
             }
             // Nothing is promised: not even that the data can be found.
             Call::SyncFileRange(..) => {}
+            // The bytes are the same as before.
+            Call::Dedupe { .. } => {}
             Call::AioWrite { fd, len, at, seed } => {
                 let Some(o) = open.get(fd).copied() else { return };
                 let to = self.place(o, *at);

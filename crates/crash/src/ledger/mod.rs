@@ -359,6 +359,7 @@ impl Walk {
         let (Call::Pwrite { fd, .. }
         | Call::MmapWrite { fd, .. }
         | Call::CopyFileRange { to: fd, .. }
+        | Call::Reflink { to: fd, .. }
         | Call::Ftruncate(fd, _)
         | Call::Fallocate(fd, ..)) = call
         else {

@@ -266,10 +266,8 @@ impl FileSystem for Mounted {
         })
     }
 
-    /// Nothing is shared; before 4.5 there is no such call.
-    fn share_range<'a>(&'a self, _: (Ino, u64), _: (Ino, u64), _: u64) -> Fut<'a, Option<u64>> {
-        let has = self.0.opts.era.has_copy_file_range;
-        Box::pin(async move { if has { Ok(None) } else { Err(FsError::NoSuchCall) } })
+    fn has_copy_range(&self) -> bool {
+        self.0.opts.era.has_copy_file_range
     }
 
     fn told(&self, ino: Ino) -> ErrSeqCursor {

@@ -67,12 +67,16 @@ enum Operation {
     SyncFileRange(&'static str),
     /// The first block of one file behind the end of another.
     CopyRange(&'static str, &'static str),
+    /// All of one file behind the end of another, without a copy.
+    Reflink(&'static str, &'static str),
+    /// A block that is written to both files, and shared then.
+    Dedupe(&'static str, &'static str),
 }
 
 use Operation::{
-    Append, Chmod, Chown, CopyRange, Create, Fallocate, Link, Mkdir, Mkfifo, Mknod, Mmap,
-    RemoveXattr, Rename, Renameat2, Rmdir, SetXattr, Symlink, SyncFileRange, Tmpfile, Truncate,
-    Unlink, Utimensat, Write,
+    Append, Chmod, Chown, CopyRange, Create, Dedupe, Fallocate, Link, Mkdir, Mkfifo, Mknod, Mmap,
+    Reflink, RemoveXattr, Rename, Renameat2, Rmdir, SetXattr, Symlink, SyncFileRange, Tmpfile,
+    Truncate, Unlink, Utimensat, Write,
 };
 
 /// Those that are not ACE's.
@@ -97,6 +101,8 @@ const FURTHER: &[Operation] = &[
     Append("foo"),
     SyncFileRange("foo"),
     CopyRange("foo", "bar"),
+    Reflink("foo", "bar"),
+    Dedupe("foo", "bar"),
 ];
 
 /// ACE's.
@@ -163,7 +169,8 @@ impl Operation {
             Create(_) | Mkdir(_) | Rmdir(_) | Symlink(..) => &[],
             Write { file: "A/foo", .. } | Unlink("A/foo") | Rename("A/foo" | "A", _) => &["A/foo"],
             Write { file: "bar", .. } | RemoveXattr(_) | Renameat2("A", ..) => &["bar"],
-            Rename("foo", "bar") | Renameat2("foo", "bar", _) | CopyRange(..) => &["foo", "bar"],
+            Rename("foo", "bar") | Renameat2("foo", "bar", _) => &["foo", "bar"],
+            CopyRange(..) | Reflink(..) | Dedupe(..) => &["foo", "bar"],
             Mkfifo(_) | Mknod(_) | Tmpfile(_) | Chmod("A") => &[],
             Renameat2("foo", "A/foo", _) => &["foo", "A/foo"],
             Renameat2("A/foo", ..) => &["A/foo"],
@@ -181,7 +188,8 @@ impl Operation {
             Mmap { file, .. } | Append(file) | SyncFileRange(file) => file,
             Chmod(path) | Chown(path) | Utimensat(path) => path,
             Mkfifo(path) | Mknod(path) | Tmpfile(path) => path,
-            Renameat2(_, new, _) | CopyRange(_, new) => new,
+            Renameat2(_, new, _) => new,
+            CopyRange(_, new) | Reflink(_, new) | Dedupe(_, new) => new,
         }
     }
 
@@ -291,6 +299,27 @@ impl Writer {
                 self.call(Call::Open(SYNC_FD, to.to_owned(), WRITE));
                 let (from, to, to_at, len) = (FD, SYNC_FD, u64::from(LENGTH), 4096);
                 self.call(Call::CopyFileRange { from, from_at: 0, to, to_at, len });
+                self.call(Call::Close(SYNC_FD));
+                self.call(Call::Close(FD));
+            }
+            Reflink(from, to) => {
+                self.call(Call::Open(FD, from.to_owned(), READ));
+                self.call(Call::Open(SYNC_FD, to.to_owned(), WRITE));
+                let (from, to, to_at) = (FD, SYNC_FD, u64::from(LENGTH));
+                self.call(Call::Reflink { from, from_at: 0, to, to_at, len: 0 });
+                self.call(Call::Close(SYNC_FD));
+                self.call(Call::Close(FD));
+            }
+            Dedupe(from, to) => {
+                self.seed += 1;
+                let (at, seed) = (0, self.seed);
+                self.call(Call::Open(FD, from.to_owned(), WRITE));
+                self.call(Call::Open(SYNC_FD, to.to_owned(), WRITE));
+                for fd in [FD, SYNC_FD] {
+                    self.call(Call::Pwrite { fd, len: 4096, at, seed });
+                }
+                let (from, to, len) = (FD, SYNC_FD, 4096);
+                self.call(Call::Dedupe { from, from_at: 0, to, to_at: 0, len });
                 self.call(Call::Close(SYNC_FD));
                 self.call(Call::Close(FD));
             }

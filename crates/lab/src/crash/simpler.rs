@@ -82,6 +82,18 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
                         calls.push(Call::Fallocate(*fd, Alloc::Keep, *at, *len));
                     }
                 }
+                Call::CopyFileRange { from_at, to_at, len, .. }
+                | Call::Reflink { from_at, to_at, len, .. }
+                | Call::Dedupe { from_at, to_at, len, .. } => {
+                    let grain = u64::from(GRAIN);
+                    for new in [(0, 0, grain), (*from_at, *to_at, grain), (0, 0, *len)] {
+                        // 0 is all that there is.
+                        let bytes = |len: u64| if len == 0 { u64::MAX } else { len };
+                        if (bytes(new.2), new.0, new.1) < (bytes(*len), *from_at, *to_at) {
+                            calls.push(with_ranges(call, new));
+                        }
+                    }
+                }
                 Call::Open(fd, path, how) => {
                     let less = |f: fn(&mut Flags)| {
                         let mut how = *how;
@@ -102,6 +114,18 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
         _ => {}
     }
     steps.into_iter().map(|s| with(lines, at, s)).collect()
+}
+
+/// A call of two ranges with others: where they begin, and how long they are.
+fn with_ranges(call: &Call, (new_from, new_to, new_len): (u64, u64, u64)) -> Call {
+    let mut call = call.clone();
+    if let Call::CopyFileRange { from_at, to_at, len, .. }
+    | Call::Reflink { from_at, to_at, len, .. }
+    | Call::Dedupe { from_at, to_at, len, .. } = &mut call
+    {
+        (*from_at, *to_at, *len) = (new_from, new_to, new_len);
+    }
+    call
 }
 
 /// Changes of a whole program: descriptors of one file that become one, names that become one,
@@ -171,7 +195,8 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
 /// alone, the names alone.
 pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
     let numbers = |lines: &[Line]| {
-        let (mut fds, mut seeds): (BTreeMap<u32, u32>, u32) = (BTreeMap::new(), 0);
+        // Two writes of one seed stay so: a dedupe needs equal bytes.
+        let (mut fds, mut seeds): (BTreeMap<u32, u32>, BTreeMap<u32, u32>) = Default::default();
         let mut new = lines.to_vec();
         for (_, step) in &mut new {
             let Step::Call(_, call) = step else { continue };
@@ -183,8 +208,8 @@ pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
             | Call::MmapWrite { seed, .. }
             | Call::AioWrite { seed, .. } = call
             {
-                seeds += 1;
-                *seed = seeds;
+                let next = seeds.len() as u32 + 1;
+                *seed = *seeds.entry(*seed).or_insert(next);
             }
         }
         new

@@ -33,6 +33,8 @@ pub struct Extras {
     /// Files without a name, exchanges and whiteouts, devices and pipes, permissions, owners and
     /// times, stores through mappings, ranges taken out and put in, writes to the end, copies.
     pub calls: bool,
+    /// Copies, clones and dedupes alone, where the file system shares blocks.
+    pub shares: bool,
     /// Those that the file system has.
     pub offers: Offers,
 }
@@ -49,6 +51,7 @@ impl Extras {
         xattrs: true,
         barriers: false,
         calls: false,
+        shares: false,
         offers: Offers::ALL,
     };
 
@@ -57,6 +60,7 @@ impl Extras {
         Extras {
             fallocate: self.fallocate && fs.offers.fallocate,
             xattrs: self.xattrs && fs.offers.xattrs,
+            shares: self.shares && fs.offers.shares,
             offers: fs.offers,
             ..self
         }
@@ -137,6 +141,10 @@ impl Wild {
         if self.extras.calls && self.below(3) == 0 {
             let offers = self.extras.offers;
             return further::call(self, &offers);
+        }
+        if self.extras.shares && self.below(6) == 0 {
+            let offers = self.extras.offers;
+            return further::copy(self, &offers);
         }
         if self.extras.attributes && self.below(8) == 0 {
             return self.attribute();
@@ -340,6 +348,9 @@ mod tests {
             assert_eq!(p, generate(seed, 40, Extras::ALL));
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
             let p = generate(seed, 40, Extras { calls: true, ..Extras::ALL });
+            assert_eq!(Program::parse(&p.to_string()), Ok(p));
+            let p = generate(seed, 60, Extras { shares: true, ..Extras::ALL });
+            assert!(p.to_string().contains("\nreflink "), "{seed}");
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
     }

@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <linux/falloc.h>
+#include <linux/fs.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -50,6 +52,16 @@ static uint64_t now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+// The bytes of a write, as Writepath's differ: by their seed and their place in the file, so that
+// ranges are equal here (dedupe) where they are equal there.
+static void fill(char *to, uint64_t n, uint64_t at, const char *seed) {
+    uint64_t tag = (strtoull(seed, 0, 10) + 1) * 0x9e3779b97f4a7c15ull;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t place = at + i, word = (tag ^ place / 8) * 0xff51afd7ed558ccdull;
+        to[i] = word >> (32 + place % 4 * 8) ^ place % 8 / 4;
+    }
 }
 
 static void nap(uint64_t us) {
@@ -113,6 +125,21 @@ static int sync_mapped(int fd, uint64_t at, uint64_t n) {
     return r;
 }
 
+// What the one target answers is the call's answer; bytes that differ are EBADE.
+static int dedupe(int fd, uint64_t at, int target, uint64_t to, uint64_t n) {
+    union {
+        struct file_dedupe_range range;
+        char room[sizeof(struct file_dedupe_range) + sizeof(struct file_dedupe_range_info)];
+    } u = {0};
+    u.range.src_offset = at, u.range.src_length = n, u.range.dest_count = 1;
+    u.range.info[0].dest_fd = target, u.range.info[0].dest_offset = to;
+    if (ioctl(fd, FIDEDUPERANGE, &u)) return -1;
+    int status = u.range.info[0].status;
+    if (status == FILE_DEDUPE_RANGE_SAME) return 0;
+    errno = status == FILE_DEDUPE_RANGE_DIFFERS ? EBADE : -status;
+    return -1;
+}
+
 // One call, already split into words; everything but the call itself is done before `start`.
 static long call(char **w, uint64_t *start, uint64_t *end) {
     char *c = w[0];
@@ -133,7 +160,7 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
         T(close(fd));
         if (n < FDS) fds[n] = -1;
     } else if (!strcmp(c, "pwrite")) {
-        memset(buf, 1 + atoi(w[4]) % 255, a);
+        fill(buf, a, b, w[4]);
         T(pwrite(fd, buf, a, b));
     } else if (!strncmp(c, "aio_", 4) && strcmp(c, "aio_wait")) {
         // Its memory is its own until it has ended, and nobody needs it back.
@@ -142,7 +169,7 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
         void *own = 0;
         if (next == 1 << 16 || posix_memalign(&own, 4096, a ? a : 1)) return -1;
         int write = !strcmp(c, "aio_write");
-        if (write) memset(own, 1 + atoi(w[4]) % 255, a);
+        if (write) fill(own, a, b, w[4]);
         struct iocb *io = &all[next++];
         io->aio_lio_opcode = write ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
         io->aio_fildes = fd, io->aio_buf = (uintptr_t)own, io->aio_nbytes = a, io->aio_offset = b;
@@ -156,7 +183,7 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
             if ((int64_t)ended[i].res < 0) errno = -ended[i].res, fprintf(stderr, "%m\n");
         if (r > 0) in_flight -= r;
     } else if (!strcmp(c, "mmap_write")) {
-        memset(buf, 1 + atoi(w[4]) % 255, a);
+        fill(buf, a, b, w[4]);
         T(mmap_write(fd, buf, a, b));
     } else if (!strcmp(c, "msync")) T(sync_mapped(fd, a, b));
     else if (!strcmp(c, "sync_file_range")) T(sync_file_range(fd, a, b, 7));
@@ -165,6 +192,14 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
         int target = b < FDS ? fds[b] : -1;
         size_t n = strtoull(w[5], 0, 10);
         T(copy_file_range(fd, &from, target, &to, n, 0));
+    } else if (!strcmp(c, "reflink")) {
+        int target = b < FDS ? fds[b] : -1;
+        struct file_clone_range range = {fd, a, strtoull(w[5], 0, 10), strtoull(w[4], 0, 10)};
+        T(ioctl(target, FICLONERANGE, &range));
+    } else if (!strcmp(c, "dedupe")) {
+        int target = b < FDS ? fds[b] : -1;
+        uint64_t to = strtoull(w[4], 0, 10), n = strtoull(w[5], 0, 10);
+        T(dedupe(fd, a, target, to, n));
     } else if (!strcmp(c, "pread")) T(pread(fd, buf, a, b));
     else if (!strcmp(c, "fadvise")) {
         int what = !strcmp(w[2], "sequential") ? POSIX_FADV_SEQUENTIAL

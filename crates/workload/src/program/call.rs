@@ -4,19 +4,17 @@ use std::fmt;
 
 use wp_vfs::{DeviceNumber, FileType, RenameHow, TimeSpec};
 
-use super::words::Words;
-
 /// Most descriptors that a program has, and the longest write, bytes (`prog.c` has as much room).
 pub const LIMITS: (u32, u32) = (64, 1 << 20);
 
 /// Most asynchronous calls of a program that have begun and were not waited for.
 pub const AIO_MOST: u32 = 256;
 
-/// Most bytes of a `copy_file_range` (`MAX_RW_COUNT` is more).
-const COPY_MAX: u32 = 1 << 30;
+/// Most bytes of a `copy_file_range`, `reflink` or `dedupe` (`MAX_RW_COUNT` is more).
+pub(super) const COPY_MAX: u32 = 1 << 30;
 
 /// Words of `renameat2`.
-const RENAMES: [(&str, RenameHow); 3] = [
+pub(super) const RENAMES: [(&str, RenameHow); 3] = [
     ("noreplace", RenameHow::NoReplace),
     ("exchange", RenameHow::Exchange),
     ("whiteout", RenameHow::Whiteout),
@@ -27,7 +25,7 @@ fn rename_flag(how: RenameHow) -> &'static str {
 }
 
 /// Names of a table, for an error.
-fn one_of<T>(table: &[(&'static str, T)]) -> String {
+pub(super) fn one_of<T>(table: &[(&'static str, T)]) -> String {
     table.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
@@ -37,7 +35,7 @@ fn seconds(t: TimeSpec) -> String {
 }
 
 /// Longest value of an extended attribute, bytes: `XATTR_SIZE_MAX`.
-const XATTR_MAX: u32 = 65536;
+pub(super) const XATTR_MAX: u32 = 65536;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +78,7 @@ impl Flags {
     /// `O_RDWR|O_CREAT`.
     pub const CREATE: Flags = Flags { create: true, ..Flags::WRITE };
 
-    fn parse(text: &str) -> Result<Flags, String> {
+    pub(super) fn parse(text: &str) -> Result<Flags, String> {
         let mut f = Flags::default();
         for word in text.split(',') {
             match word {
@@ -147,7 +145,7 @@ pub enum Alloc {
 }
 
 impl Alloc {
-    const NAMES: [(&'static str, Alloc); 7] = [
+    pub(super) const NAMES: [(&'static str, Alloc); 7] = [
         ("extend", Alloc::Extend),
         ("keep", Alloc::Keep),
         ("punch", Alloc::Punch),
@@ -234,6 +232,32 @@ pub enum Call {
         /// Descriptor of the copy.
         to: u32,
         /// Where it begins there.
+        to_at: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// `ioctl(FICLONERANGE)`.
+    Reflink {
+        /// Descriptor of whose blocks are shared.
+        from: u32,
+        /// Where the range begins there.
+        from_at: u64,
+        /// Descriptor of who gets them.
+        to: u32,
+        /// Where the range begins there.
+        to_at: u64,
+        /// Bytes; 0: up to the end of the source.
+        len: u64,
+    },
+    /// `ioctl(FIDEDUPERANGE)` with one target.
+    Dedupe {
+        /// Descriptor of whose blocks are shared.
+        from: u32,
+        /// Where the range begins there.
+        from_at: u64,
+        /// Descriptor of who gets them if it has the same bytes.
+        to: u32,
+        /// Where the range begins there.
         to_at: u64,
         /// Bytes.
         len: u64,
@@ -348,6 +372,8 @@ impl Call {
             Call::Msync(..) => "msync",
             Call::SyncFileRange(..) => "sync_file_range",
             Call::CopyFileRange { .. } => "copy_file_range",
+            Call::Reflink { .. } => "reflink",
+            Call::Dedupe { .. } => "dedupe",
             Call::Fsync(_) => "fsync",
             Call::Fdatasync(_) => "fdatasync",
             Call::Fbarrier(_) => "fbarrier",
@@ -410,7 +436,9 @@ impl Call {
             | Call::SyncFileRange(fd, ..)
             | Call::Linkat(fd, _)
             | Call::Fallocate(fd, ..) => vec![fd],
-            Call::CopyFileRange { from, to, .. } => vec![to, from],
+            Call::CopyFileRange { from, to, .. }
+            | Call::Reflink { from, to, .. }
+            | Call::Dedupe { from, to, .. } => vec![to, from],
             Call::Sync
             | Call::DropCaches
             | Call::AioWait(_)
@@ -463,6 +491,8 @@ impl Call {
             | Call::Msync(..)
             | Call::SyncFileRange(..)
             | Call::CopyFileRange { .. }
+            | Call::Reflink { .. }
+            | Call::Dedupe { .. }
             | Call::Fsync(_)
             | Call::Fdatasync(_)
             | Call::Fbarrier(_)
@@ -496,7 +526,9 @@ impl fmt::Display for Call {
             Call::Msync(fd, at, len) | Call::SyncFileRange(fd, at, len) => {
                 write!(f, "{name} {fd} {at} {len}")
             }
-            Call::CopyFileRange { from, from_at, to, to_at, len } => {
+            Call::CopyFileRange { from, from_at, to, to_at, len }
+            | Call::Reflink { from, from_at, to, to_at, len }
+            | Call::Dedupe { from, from_at, to, to_at, len } => {
                 write!(f, "{name} {from} {from_at} {to} {to_at} {len}")
             }
             Call::Renameat2(a, b, how) => write!(f, "{name} {a} {b} {}", rename_flag(*how)),
@@ -532,107 +564,4 @@ impl fmt::Display for Call {
             Call::DropCaches => f.write_str(name),
         }
     }
-}
-
-pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
-    Ok(match name {
-        "open" => Call::Open(w.fd()?, w.owned()?, Flags::parse(w.text()?)?),
-        "close" => Call::Close(w.fd()?),
-        "pwrite" => Call::Pwrite {
-            fd: w.fd()?,
-            len: w.small(LIMITS.1 + 1)?,
-            at: w.number()?,
-            seed: w.small(u32::MAX)?,
-        },
-        "mmap_write" => Call::MmapWrite {
-            fd: w.fd()?,
-            len: w.small(LIMITS.1 + 1)?,
-            at: w.number()?,
-            seed: w.small(u32::MAX)?,
-        },
-        "msync" => Call::Msync(w.fd()?, w.number()?, w.number()?),
-        "sync_file_range" => Call::SyncFileRange(w.fd()?, w.number()?, w.number()?),
-        "copy_file_range" => Call::CopyFileRange {
-            from: w.fd()?,
-            from_at: w.number()?,
-            to: w.fd()?,
-            to_at: w.number()?,
-            len: u64::from(w.small(COPY_MAX + 1)?),
-        },
-        "fsync" => Call::Fsync(w.fd()?),
-        "fdatasync" => Call::Fdatasync(w.fd()?),
-        "fbarrier" => Call::Fbarrier(w.fd()?),
-        "fdatabarrier" => Call::Fdatabarrier(w.fd()?),
-        "syncfs" => Call::Syncfs(w.fd()?),
-        "sync" => Call::Sync,
-        "ftruncate" => Call::Ftruncate(w.fd()?, w.number()?),
-        "fallocate" => {
-            let fd = w.fd()?;
-            let mode = w.text()?;
-            let mode = Alloc::NAMES
-                .iter()
-                .find(|(n, _)| *n == mode)
-                .map(|(_, a)| *a)
-                .ok_or_else(|| format!("`{mode}`: one of {}", one_of(&Alloc::NAMES)))?;
-            Call::Fallocate(fd, mode, w.number()?, w.number()?)
-        }
-        "rename" => Call::Rename(w.owned()?, w.owned()?),
-        "renameat2" => {
-            let (a, b, flag) = (w.owned()?, w.owned()?, w.text()?);
-            let known = RENAMES.iter().find(|(n, _)| *n == flag).map(|(_, how)| *how);
-            let none = || format!("`{flag}`: one of {}", one_of(&RENAMES));
-            Call::Renameat2(a, b, known.ok_or_else(none)?)
-        }
-        "link" => Call::Link(w.owned()?, w.owned()?),
-        "linkat" => Call::Linkat(w.fd()?, w.owned()?),
-        "mknod" => {
-            let (path, kind) = (w.owned()?, w.text()?);
-            let kind = match kind {
-                "char" => FileType::Char,
-                "block" => FileType::Block,
-                _ => return Err(format!("`{kind}`: one of char, block")),
-            };
-            let (major, minor) = (w.small(1 << 12)?, w.small(1 << 20)?);
-            Call::Mknod(path, kind, DeviceNumber { major, minor })
-        }
-        "mkfifo" => Call::Mkfifo(w.owned()?),
-        "chmod" => Call::Chmod(w.owned()?, w.octal()?),
-        "chown" => Call::Chown(w.owned()?, w.small(u32::MAX)?, w.small(u32::MAX)?),
-        "utimensat" => Call::Utimensat(w.owned()?, w.time()?, w.time()?),
-        "truncate" => Call::Truncate(w.owned()?, w.number()?),
-        "unlink" => Call::Unlink(w.owned()?),
-        "mkdir" => Call::Mkdir(w.owned()?),
-        "rmdir" => Call::Rmdir(w.owned()?),
-        "symlink" => Call::Symlink(w.owned()?, w.owned()?),
-        "setxattr" => Call::SetXattr {
-            path: w.owned()?,
-            name: w.owned()?,
-            len: w.small(XATTR_MAX + 1)?,
-            seed: w.small(u32::MAX)?,
-        },
-        "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
-        "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
-        "fadvise" => {
-            let fd = w.fd()?;
-            let what = w.text()?;
-            let known = Advise::NAMES.iter().find(|(n, _)| *n == what).map(|(_, a)| *a);
-            let none = || format!("`{what}`: one of normal, sequential, random, dontneed");
-            Call::Fadvise(fd, known.ok_or_else(none)?)
-        }
-        "aio_write" => Call::AioWrite {
-            fd: w.fd()?,
-            len: w.small(LIMITS.1 + 1)?,
-            at: w.number()?,
-            seed: w.small(u32::MAX)?,
-        },
-        "aio_read" => Call::AioRead { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
-        "aio_wait" => Call::AioWait(w.small(AIO_MOST + 1)?),
-        "drop_caches" => Call::DropCaches,
-        "mark" => Call::Mark(w.owned()?),
-        _ => {
-            return Err(format!(
-                "`{name}` is neither a step nor a call of programs; `writepath list calls` has them"
-            ));
-        }
-    })
 }

@@ -22,6 +22,7 @@
 
 mod call;
 mod fault;
+mod parse;
 mod play;
 mod syntax;
 mod words;
@@ -30,7 +31,7 @@ use std::fmt;
 
 use wp_base::FsError;
 
-use call::call;
+use parse::call;
 use words::Words;
 
 pub use call::{AIO_MOST, Advise, Alloc, Call, Flags, LIMITS};
@@ -203,7 +204,8 @@ mod tests {
                     mknod b block 259 300\nmkfifo p\nchmod f 4755\nchown f 1000 100\n\
                     utimensat f 1.000000001 1000000000.500000000\ntruncate f 100\n\
                     mmap_write 0 100 4000 3\nmsync 0 0 4096\nsync_file_range 0 0 0\n\
-                    copy_file_range 0 0 1 4096 100\nfallocate 0 collapse 0 4096\n\
+                    copy_file_range 0 0 1 4096 100\nreflink 0 0 1 4096 0\n\
+                    dedupe 0 0 1 4096 8192\nfallocate 0 collapse 0 4096\n\
                     fallocate 0 insert 0 4096\nopen 2 f rw,append\n\
                     fadvise 0 dontneed\nfadvise 0 random\n\
                     aio_write 0 4096 0 1\naio_read 0 4096 0\naio_wait 2\ndrop_caches\nmark d/f\n\
@@ -253,6 +255,9 @@ mod tests {
             "utimensat f 1 -1",
             "fallocate 0 shrink 0 1",
             "copy_file_range 0 0 1 0 9999999999",
+            "reflink 0 0 1 0",
+            "reflink 0 0 64 0 4096",
+            "dedupe 0 0 1 0 9999999999",
         ] {
             let e = Program::parse(&format!("align\n{bad}")).expect_err(bad);
             assert!(e.starts_with("line 2: "), "{e}");

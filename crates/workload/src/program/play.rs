@@ -92,6 +92,14 @@ impl Player {
             Call::Msync(fd, at, len) => vfs.msync(self.fd(*fd)?, *at, *len).await,
             Call::SyncFileRange(fd, at, len) => vfs.sync_file_range(self.fd(*fd)?, *at, *len).await,
             Call::CopyFileRange { .. } => self.copy(call).await.map(drop),
+            Call::Reflink { from, from_at, to, to_at, len } => {
+                let (from, to) = ((self.fd(*from)?, *from_at), (self.fd(*to)?, *to_at));
+                vfs.clone_range(from, to, *len).await
+            }
+            Call::Dedupe { from, from_at, to, to_at, len } => {
+                let (from, to) = ((self.fd(*from)?, *from_at), (self.fd(*to)?, *to_at));
+                vfs.dedupe_range(from, to, *len).await.map(drop)
+            }
             Call::Fsync(fd) => vfs.fsync(self.fd(*fd)?).await,
             Call::Fdatasync(fd) => vfs.fdatasync(self.fd(*fd)?).await,
             Call::Fbarrier(fd) => vfs.fbarrier(self.fd(*fd)?).await,

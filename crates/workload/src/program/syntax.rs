@@ -49,7 +49,17 @@ pub const SYNTAX: &[Syntax] = &[
     line(
         "copy_file_range FD OFFSET FD OFFSET BYTES",
         "copy_file_range 0 0 1 4096 100",
-        "from, to; not on btrfs, which shares extents",
+        "from, to; on btrfs whole blocks are shared",
+    ),
+    line(
+        "reflink FD OFFSET FD OFFSET BYTES",
+        "reflink 0 0 1 0 8192",
+        "ioctl FICLONERANGE: from, to; BYTES 0: up to the end of the source; btrfs",
+    ),
+    line(
+        "dedupe FD OFFSET FD OFFSET BYTES",
+        "dedupe 0 0 1 0 4096",
+        "ioctl FIDEDUPERANGE: from, to; EBADE if the bytes differ; btrfs",
     ),
     line("fadvise FD ADVICE", "fadvise 0 dontneed", "normal, sequential, random, dontneed"),
     line("aio_write FD BYTES OFFSET SEED", "aio_write 0 4096 0 1", "io_submit of one pwrite"),

@@ -17,14 +17,18 @@ use super::super::ordered::Place;
 use super::Log;
 
 impl Log<'_> {
-    /// Copies an extent that this transaction has made, with the checksums of its data.
-    /// `copy_items`.
+    /// Copies an extent that this transaction has made, with the checksums of its data; of an
+    /// inode that shared extents in this transaction also older ones, which may be new to it. Their
+    /// checksums the last commit has. `copy_items`.
     pub fn copy_extent(&mut self, inode: &Inode, key: Key, bytes: &[u8]) -> FsResult<()> {
         match FileExtent::load(key, bytes, 0)? {
             FileExtent::Inline(..) => self.put(key, bytes),
             FileExtent::Regular(e) if e.head.generation.get() >= self.transid => {
                 self.put(key, bytes)?;
                 self.sums_of(inode, &e, e.num_bytes.get())
+            }
+            FileExtent::Regular(_) if inode.logged.last_reflink.get() >= self.transid => {
+                self.put(key, bytes)
             }
             FileExtent::Regular(_) => Ok(()),
         }

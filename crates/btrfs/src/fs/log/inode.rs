@@ -123,6 +123,9 @@ impl Log<'_> {
         if counts {
             l.last_commit.set(l.last_sub.get());
         }
+        if mode == Mode::All {
+            l.last_reflink.set(0);
+        }
         self.conflicting_inodes()
     }
 

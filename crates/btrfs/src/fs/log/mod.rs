@@ -8,7 +8,7 @@
 //!             2. what a log cannot say is said by a commit ([`Stop::Full`]).
 //!             3. a super block with a log leads to trees that are durable: it is written after
 //!                that of the commit before.
-//! Left out:   the wait for others on disks that turn (`BTRFS_ROOT_MULTI_LOG_TASKS`); clones.
+//! Left out:   the wait for others on disks that turn (`BTRFS_ROOT_MULTI_LOG_TASKS`).
 //! Source:     fs/btrfs/tree-log.c.
 
 mod extents;
@@ -106,6 +106,9 @@ pub(super) struct Logged {
     pub copy_all: Cell<bool>,
     /// Of a directory: the last index that is in the log.
     pub last_index: Cell<u64>,
+    /// The transaction in which it shared extents with another file, or may have
+    /// (`last_reflink_trans`).
+    pub last_reflink: Cell<u64>,
     /// Bytes of the file that got items in a transaction, and which.
     pub modified: std::cell::RefCell<(u64, crate::space::Runs)>,
 }
