@@ -13,6 +13,23 @@ use wp_vfs::{OpenFlags, Reserve};
 /// Calls of all kinds, each of which may fail.
 async fn calls(v: wp_vfs::Vfs) -> FsResult<()> {
     let names = ["000000000000000000000000000198", "000000000000000000000000000199"];
+    let mut pair = Vec::new();
+    for name in names {
+        pair.extend(v.open(name, OpenFlags::WRITE, 0).await);
+    }
+    if let [a, b] = pair[..] {
+        for (from, to) in [(a, b), (b, a)] {
+            let _ = v.dedupe_range((from, 0), (to, 0), 8192).await;
+            let _ = v.clone_range((from, 0), (to, 4096), 4096).await;
+            let _ = v.copy_file_range((from, 0), (to, 8192), 50_000).await;
+            let _ = v.clone_range((from, 0), (to, 0), 0).await;
+            let _ = v.clone_range((from, 4096), (to, 1 << 40), 0).await;
+            let _ = v.pread(to, 0, 1 << 20).await;
+        }
+    }
+    for fd in pair {
+        let _ = v.close(fd).await;
+    }
     for name in names {
         let _ = (v.stat(name).await, v.truncate(name, 50_000).await, v.truncate(name, 5000).await);
         if let Ok(f) = v.open(name, OpenFlags::CREATE, 0o644).await {

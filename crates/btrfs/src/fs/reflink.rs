@@ -44,6 +44,11 @@ struct Ranges<'a> {
     touches: bool,
 }
 
+/// The end of the block that byte `end` of a file ends in, as far as a damaged length allows.
+fn block_end(end: u64) -> u64 {
+    end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX / BLOCK * BLOCK)
+}
+
 impl Ranges<'_> {
     /// Where byte `at` of the source goes; what is before the range, to its begin.
     fn place(&self, at: u64) -> u64 {
@@ -112,10 +117,8 @@ impl Btrfs {
         let block_of = |at: u64| at / BLOCK * BLOCK;
         let written = match len {
             // Of a range that begins behind the end it is a number below 0.
-            0 if how != Share::Dedupe => {
-                source.size().next_multiple_of(BLOCK).wrapping_sub(block_of(from))
-            }
-            len => len.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX),
+            0 if how != Share::Dedupe => block_end(source.size()).wrapping_sub(block_of(from)),
+            len => block_end(len),
         };
         // All of the source: what is written in place is in place before its extent is shared.
         self.start_flush(source).await;
@@ -195,7 +198,7 @@ impl Btrfs {
         }
         let mut len = asked.min(source_size - from).min(most - to);
         let covered = if from + len == source_size && (!is_dedupe || to + len == target_size) {
-            source_size.next_multiple_of(BLOCK) - from
+            block_end(source_size) - from
         } else {
             len = len / BLOCK * BLOCK;
             len
@@ -344,7 +347,7 @@ impl Btrfs {
         let (tree, target) = (self.tree, r.target);
         let key = |ino| Key::new(ino, kind::EXTENT_DATA, 0);
         let bytes = part.end - part.start;
-        let (end, block_end) = (to + bytes, to.saturating_add(bytes.next_multiple_of(BLOCK)));
+        let (end, stop) = (to + bytes, to.saturating_add(bytes.next_multiple_of(BLOCK)));
         let found = self.with(|c| {
             let Some(item) = c.lookup(tree, key(r.source.ino))? else {
                 return Err(FsError::NotFound);
@@ -360,14 +363,14 @@ impl Btrfs {
             Some(p) => p.is_inline(),
         };
         if to == 0 && is_alone && target.size() <= bytes {
-            let _p = self.reserve_step(r, dropped, block_end).await?;
+            let _p = self.reserve_step(r, dropped, stop).await?;
             let done = self.must(|c| {
-                let gone = c.drop_extents(tree, target.ino, dropped, block_end)?;
+                let gone = c.drop_extents(tree, target.ino, dropped, stop)?;
                 c.insert_item(tree, key(target.ino), &item)?;
                 target.add_bytes(bytes, gone);
                 target.need_full_sync();
                 target.logged.last_reflink.set(c.transid());
-                self.finish_step(c, r, block_end)
+                self.finish_step(c, r, stop)
             });
             self.settled(done).await?;
             return Ok(end);
@@ -380,7 +383,7 @@ impl Btrfs {
         let change = || {
             self.must(|c| {
                 target.logged.last_reflink.set(c.transid_begun()?);
-                self.finish_step(c, r, block_end)
+                self.finish_step(c, r, stop)
             })
         };
         let done = self.fill_block(target, to / BLOCK, &data, change).await;
@@ -400,7 +403,7 @@ impl Btrfs {
             let transid = c.transid_begun()?;
             let gone = c.drop_extents(self.tree, target.ino, from, r.end())?;
             target.add_bytes(0, gone);
-            if from < target.size().next_multiple_of(BLOCK) {
+            if from < block_end(target.size()) {
                 self.note_modified(target, from, r.end(), transid);
             }
             self.finish_step(c, r, r.end())

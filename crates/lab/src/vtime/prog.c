@@ -54,9 +54,17 @@ static uint64_t now(void) {
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-// The bytes of a write, as Writepath's differ: by their seed and their place in the file, so that
-// ranges are equal here (dedupe) where they are equal there.
+// Has the program a dedupe?
+static int compares;
+
+// The bytes of a write: one that follows from the seed; in programs that compare ranges, bytes that
+// follow from their place in the file, too, so that ranges are equal here where they are equal in
+// Writepath.
 static void fill(char *to, uint64_t n, uint64_t at, const char *seed) {
+    if (!compares) {
+        memset(to, 1 + atoi(seed) % 255, n);
+        return;
+    }
     uint64_t tag = (strtoull(seed, 0, 10) + 1) * 0x9e3779b97f4a7c15ull;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t place = at + i, word = (tag ^ place / 8) * 0xff51afd7ed558ccdull;
@@ -273,6 +281,8 @@ int main(int argc, char **argv) {
     if (syscall(SYS_io_setup, AIO, &context)) perror("io_setup");
     statistics = open("/sys/block/z0/stat", O_RDONLY);
     char line[512], op[128] = "", index[16] = "";
+    while (fgets(line, sizeof line, f)) compares |= strstr(line, "dedupe ") != 0;
+    rewind(f);
     uint64_t begin = 0;
     struct sent begun = {0};
     while (fgets(line, sizeof line, f)) {

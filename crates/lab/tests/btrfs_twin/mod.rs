@@ -19,7 +19,7 @@ use wp_medium::Medium;
 use wp_vfs::{OpenFlags, Options, Vfs};
 
 use crate::twin::{
-    Call, HostXattrs, Tree, call_or_xattr, host_tree, name, our_tree, ours, tool, unmount,
+    Call, HostXattrs, Tree, call_or_xattr, host_tree, name, our_tree, ours, share, tool, unmount,
     wide_call,
 };
 
@@ -59,8 +59,10 @@ enum Step {
 }
 
 fn program(rng: &mut Rng, calls: u64, from: u64) -> Vec<Step> {
-    let step = |n| match rng.below(16) {
+    let mut cloned = None;
+    let step = |n| match rng.below(18) {
         0 => Step::Fsync(name(rng)),
+        16..=17 => Step::Call(share(rng, &mut cloned)),
         1..=8 => Step::Call(wide_call(rng, n)),
         _ => Step::Call(call_or_xattr(rng, n)),
     };
@@ -253,6 +255,7 @@ pub fn there_and_back(world: &World, trip: &Trip) -> u64 {
         None => machine(world, None).view().medium,
     };
     let mut rng = Rng::stream(world.seed, "btrfs calls");
+    let mut shared = 0;
     for turn in 0..trip.turns {
         let steps = program(&mut rng, trip.calls, turn * trip.calls);
         let is_cut = trip.cuts && turn % 2 == 1;
@@ -264,6 +267,8 @@ pub fn there_and_back(world: &World, trip: &Trip) -> u64 {
             .unwrap_or_else(|e| panic!("{what}: {e}"));
         let expected: Vec<Result<String, String>> =
             steps.iter().map(|s| their_step(&mut host, &mounted.at, s)).collect();
+        let shares = |step: &Step| matches!(step, Step::Call(Call::Share(..)));
+        shared += steps.iter().zip(&expected).filter(|(s, want)| shares(s) && want.is_ok()).count();
         let tree = mounted.tree();
         drop(host);
         if is_cut {
@@ -312,5 +317,8 @@ pub fn there_and_back(world: &World, trip: &Trip) -> u64 {
             if turn % 4 < 2 { load(&ours_file) } else { load(&theirs_file) }
         };
     }
-    trip.turns * trip.calls
+    let calls = trip.turns * trip.calls;
+    assert!(shared as u64 >= calls / 200, "{world:?}: {shared} calls shared something");
+    println!("{world:?}: {shared} clones, dedupes and copies succeeded");
+    calls
 }

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use wp_base::{FsResult, LINUX_ERRNOS, Rng};
 use wp_lab::results::sha256;
 use wp_medium::Slice;
-use wp_vfs::{FileType, OpenFlags, Readahead, Reserve, Vfs, XattrSet};
+use wp_vfs::{FileType, OpenFlags, Readahead, Reserve, Share, Vfs, XattrSet};
 
 /// Path to (links, size, hash of contents or target); directories with size 0 and no hash.
 pub type Tree = BTreeMap<String, (u64, u64, String)>;
@@ -116,6 +116,8 @@ pub enum Call {
     Direct(String, u64, u64, u32, bool),
     DirectRead(String),
     Reserve(String, Reserve, u64, u64),
+    /// Blocks that files share: of which file, into which one, how many bytes.
+    Share(Share, (String, u64), (String, u64), u64),
 }
 
 /// [`call`], a quarter of them past the cache or without data.
@@ -201,6 +203,31 @@ pub fn call_or_xattr(rng: &mut Rng, step: u64) -> Call {
     }
 }
 
+/// A clone, a dedupe or a copy, mostly of whole blocks. `last`: what was cloned last, which a
+/// dedupe then finds equal.
+pub fn share(rng: &mut Rng, last: &mut Option<Call>) -> Call {
+    if let Some(Call::Share(_, from, to, _)) = last.take().filter(|_| rng.below(3) == 0) {
+        let len = (1 + rng.below(4)) * 4096;
+        return Call::Share(Share::Dedupe, from, to, len);
+    }
+    let mut place = || (name(rng), rng.below(30) * 4096 + if rng.below(12) == 0 { 700 } else { 0 });
+    let (from, to) = (place(), place());
+    let len = match rng.below(5) {
+        0 => 0,
+        1 => 1 + rng.below(60_000),
+        _ => (1 + rng.below(12)) * 4096,
+    };
+    match rng.below(8) {
+        0 => Call::Share(Share::Dedupe, from, to, len),
+        1..=2 => Call::Share(Share::Copy, from, to, len.max(1)),
+        _ => {
+            let clone = Call::Share(Share::Clone, from, to, len);
+            *last = Some(clone.clone());
+            clone
+        }
+    }
+}
+
 pub async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
     match c {
         Call::Write(n, seed, at, len) => {
@@ -263,6 +290,22 @@ pub async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
             let out = v.pread(fd, 0, DIRECT_READ as u64).await;
             v.close(fd).await?;
             out.map(|s| sha256(&Slice::concat(&s)))
+        }
+        Call::Share(how, (from, from_at), (to, to_at), len) => {
+            let source = v.open(from, OpenFlags::READ, 0).await?;
+            let target = match v.open(to, OpenFlags::CREATE, 0o644).await {
+                Ok(target) => target,
+                Err(e) => return v.close(source).await.and(Err(e)),
+            };
+            let (from, to) = ((source, *from_at), (target, *to_at));
+            let out = match how {
+                Share::Copy => v.copy_file_range(from, to, *len).await.map(|n| n.to_string()),
+                Share::Clone => v.clone_range(from, to, *len).await.map(|()| String::new()),
+                Share::Dedupe => v.dedupe_range(from, to, *len).await.map(|n| n.to_string()),
+            };
+            v.close(source).await?;
+            v.close(target).await?;
+            out
         }
         Call::Reserve(n, how, at, len) => {
             let fd = v.open(n, OpenFlags::CREATE, 0o644).await?;
@@ -345,8 +388,8 @@ pub fn theirs(root: &Path, c: &Call) -> std::io::Result<String> {
             names.sort();
             Ok(sha256(&names.concat()))
         }
-        Call::SetXattr(..) | Call::GetXattr(..) | Call::RemoveXattr(..) => {
-            unreachable!("the host's attributes are asked of python")
+        Call::SetXattr(..) | Call::GetXattr(..) | Call::RemoveXattr(..) | Call::Share(..) => {
+            unreachable!("the host's attributes and shared blocks are asked of python")
         }
         Call::Sync => Ok(String::new()),
         Call::Direct(n, seed, at, len, dsync) => {
@@ -372,7 +415,8 @@ pub fn theirs(root: &Path, c: &Call) -> std::io::Result<String> {
     }
 }
 
-/// Calls on the host's extended attributes, which the standard library cannot make.
+/// Calls on the host's extended attributes and shared blocks, which the standard library cannot
+/// make.
 pub struct HostXattrs {
     child: Child,
     input: ChildStdin,
@@ -380,12 +424,36 @@ pub struct HostXattrs {
 }
 
 const PYTHON: &str = r#"
-import errno, hashlib, os, sys
+import errno, fcntl, hashlib, os, struct, sys
+FICLONERANGE, FIDEDUPERANGE = 0x4020940d, 0xc0189436
+def share(how, src, src_at, dst, dst_at, n):
+    src_at, dst_at, n = int(src_at), int(dst_at), int(n)
+    a = os.open(src, os.O_RDONLY)
+    try:
+        b = os.open(dst, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if how == "copy":
+                return str(os.copy_file_range(a, b, n, src_at, dst_at))
+            if how == "clone":
+                fcntl.ioctl(b, FICLONERANGE, struct.pack("qQQQ", a, src_at, n, dst_at))
+                return ""
+            ask = struct.pack("QQHHIqQQiI", src_at, n, 1, 0, 0, b, dst_at, 0, 0, 0)
+            done, status = struct.unpack("QQHHIqQQiI", fcntl.ioctl(a, FIDEDUPERANGE, ask))[7:9]
+            if status:
+                # FILE_DEDUPE_RANGE_DIFFERS
+                raise OSError(errno.EBADE if status == 1 else -status, "")
+            return str(done)
+        finally:
+            os.close(b)
+    finally:
+        os.close(a)
 for line in sys.stdin:
     w = line.rstrip("\n").split("\t")
     try:
         if w[0] == "set":
             os.setxattr(w[1], w[2], bytes.fromhex(w[3])); out = "ok "
+        elif w[0] == "share":
+            out = "ok " + share(*w[1:])
         elif w[0] == "get":
             out = "ok " + hashlib.sha256(os.getxattr(w[1], w[2])).hexdigest()
         else:
@@ -418,6 +486,14 @@ impl HostXattrs {
             }
             Call::GetXattr(path, n) => format!("get\t{}\t{n}", p(path)),
             Call::RemoveXattr(path, n) => format!("rm\t{}\t{n}", p(path)),
+            Call::Share(how, (from, from_at), (to, to_at), len) => {
+                let how = match how {
+                    Share::Copy => "copy",
+                    Share::Clone => "clone",
+                    Share::Dedupe => "dedupe",
+                };
+                format!("share\t{how}\t{}\t{from_at}\t{}\t{to_at}\t{len}", p(from), p(to))
+            }
             other => return theirs(root, other).map_err(|e| errno_name(&e)),
         };
         writeln!(self.input, "{line}").expect("python reads");

@@ -263,4 +263,18 @@ mod tests {
             assert!(e.starts_with("line 2: "), "{e}");
         }
     }
+
+    #[test]
+    fn what_programs_have_not_names_what_to_do_instead() {
+        for (text, instead) in [
+            ("subvolume d", "--fs btrfs,subvol=PATH"),
+            ("snapshot . d", "--fs btrfs,subvol=PATH"),
+            ("quota d", "writepath fsck"),
+            ("compression a", "writepath inspect"),
+            ("fly a", "writepath list calls"),
+        ] {
+            let e = Program::parse(text).expect_err(text);
+            assert!(e.contains(instead) && !e.contains('\n'), "{text}: {e}");
+        }
+    }
 }

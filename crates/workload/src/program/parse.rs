@@ -120,11 +120,13 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
 fn refused(name: &str) -> Option<&'static str> {
     Some(match name {
         "subvolume" | "snapshot" => {
-            "programs make no subvolumes; begin with an image that has some, which --fs \
-             btrfs,subvol=PATH mounts (`writepath list fs`)"
+            "programs make no subvolumes; `writepath run --image FILE --fs btrfs,subvol=PATH` \
+             mounts one of an image"
         }
-        "quota" => "programs set no quotas; an image with quotas can be checked (`writepath fsck`)",
-        "compression" => "programs write without compression; `writepath fsck` reads such images",
+        "quota" => "programs set no quotas; `writepath fsck` checks those of an image",
+        "compression" => {
+            "programs compress no files; `writepath inspect` lists images with such files"
+        }
         _ => return None,
     })
 }
