@@ -295,4 +295,26 @@ mod tests {
         let least = lines("pwrite 0 4096 0 1\nnap 500\nftruncate 0 0\n");
         assert!((0..3).all(|at| of_step(&least, at).is_empty()));
     }
+
+    #[test]
+    fn ranges_of_two_files_become_smaller_and_begin_earlier() {
+        let from = lines("reflink 0 8192 1 4096 0\n");
+        let tried: Vec<String> = of_step(&from, 0).iter().map(|l| text(l)).collect();
+        let expected =
+            ["reflink 0 0 1 0 4096\n", "reflink 0 8192 1 4096 4096\n", "reflink 0 0 1 0 0\n"];
+        assert_eq!(tried, expected);
+        for call in ["copy_file_range", "dedupe", "reflink"] {
+            assert_eq!(of_step(&lines(&format!("{call} 0 0 1 0 4096\n")), 0).len(), 0, "{call}");
+        }
+    }
+
+    #[test]
+    fn writes_of_one_seed_stay_equal_where_seeds_become_small() {
+        let all = "pwrite 5 4096 0 77\npwrite 6 4096 0 77\npwrite 5 4096 0 12\n\
+                   dedupe 5 0 6 0 4096\n";
+        let first = tidied(&lines(all)).first().map(|l| text(l));
+        let expected = "pwrite 0 4096 0 1\npwrite 1 4096 0 1\npwrite 0 4096 0 2\n\
+                        dedupe 0 0 1 0 4096\n";
+        assert_eq!(first.as_deref(), Some(expected));
+    }
 }

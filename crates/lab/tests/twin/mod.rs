@@ -210,8 +210,12 @@ pub fn share(rng: &mut Rng, last: &mut Option<Call>) -> Call {
         let len = (1 + rng.below(4)) * 4096;
         return Call::Share(Share::Dedupe, from, to, len);
     }
-    let mut place = || (name(rng), rng.below(30) * 4096 + if rng.below(12) == 0 { 700 } else { 0 });
-    let (from, to) = (place(), place());
+    let mut place = |blocks| {
+        // Mostly a file of the root directory, so that it is there.
+        let file = if rng.below(6) == 0 { name(rng) } else { format!("f{}", rng.below(5)) };
+        (file, rng.below(blocks) * 4096 + if rng.below(12) == 0 { 700 } else { 0 })
+    };
+    let (from, to) = (place(10), place(30));
     let len = match rng.below(5) {
         0 => 0,
         1 => 1 + rng.below(60_000),
