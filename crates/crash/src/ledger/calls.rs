@@ -41,6 +41,18 @@ impl Ledger {
         let version = n + 1;
         self.touched(n, did, walk);
         self.stored_in_part(n, did, walk);
+        if let Call::CopyFileRange { from, to, .. }
+        | Call::Reflink { from, to, .. }
+        | Call::Dedupe { from, to, .. } = &did.call
+        {
+            let files = [from, to].map(|fd| walk.open.get(fd).is_some_and(|o| o.synced));
+            // Both files are synced in the call, so both descriptors are told.
+            for fd in [from, to].into_iter().filter(|_| files.contains(&true)) {
+                let Some(open) = walk.open.get_mut(fd) else { continue };
+                open.since = version;
+                walk.told.insert(open.object, version);
+            }
+        }
         let (Call::Pwrite { fd, .. }
         | Call::Fsync(fd)
         | Call::Fdatasync(fd)
