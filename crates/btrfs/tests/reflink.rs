@@ -564,3 +564,25 @@ fn synchronous_descriptors_make_clones_durable() {
     }
     assert_nothing_lives();
 }
+
+#[test]
+fn bytes_go_through_a_pipe_of_sixteen_pages() {
+    with_fresh(&Setup::new(), |v| async move {
+        let a = file(&v, "a", 1 << 20, 1).await;
+        let how = OpenFlags { sync: true, ..OpenFlags::CREATE };
+        let b = v.open("b", how, 0o644).await.expect("makes");
+        let syncs = |v: &Vfs| {
+            let all = v.fs().counters().into_iter();
+            all.filter(|(n, _)| n.contains("sync")).map(|(_, n)| n).sum::<u64>()
+        };
+        // From the middle of a page on the last piece is of the bytes that found no page.
+        for (from, len, pieces) in [(100, 65_436, 1), (100, 65_437, 2), (100, 65_536, 2)] {
+            let before = syncs(&v);
+            assert_eq!(v.copy_file_range((a, from), (b, 50), len).await, Ok(len));
+            assert_eq!(syncs(&v) - before, pieces, "{from} {len}");
+        }
+        for fd in [a, b] {
+            v.close(fd).await.expect("closes");
+        }
+    });
+}

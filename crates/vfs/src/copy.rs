@@ -12,8 +12,10 @@ use crate::fs::{FileType, Share, SyncKind};
 use crate::kiocb::Kiocb;
 use crate::syscall::{Fd, OpenFile, Vfs};
 
+/// Bytes of a page of memory.
+const PAGE: u64 = 4096;
 /// Bytes that go through a pipe at once: its 16 pages (`splice_direct_to_actor`).
-const PIPE_BYTES: u64 = 16 * 4096;
+const PIPE_BYTES: u64 = 16 * PAGE;
 /// Most bytes that one call shares: `MAX_RW_COUNT` of a copy, and 1 GiB of a dedupe.
 const COPY_MAX: u64 = (i32::MAX as u64) / 4096 * 4096;
 const DEDUPE_MAX: u64 = 1 << 30;
@@ -183,7 +185,10 @@ impl Vfs {
         let mut done = 0;
         while done < len {
             let io = Kiocb::blocking();
-            let piece = (len - done).min(PIPE_BYTES);
+            // A page of the cache that is begun within takes a page of the pipe
+            // (`filemap_splice_read`).
+            let within = if source.is_direct() { 0 } else { (from_at + done) % PAGE };
+            let piece = (len - done).min(PIPE_BYTES - within);
             let out = async {
                 let data = self.read_at(source, from_at + done, piece, &io).await?;
                 match data.is_empty() {
