@@ -36,6 +36,10 @@ pub enum FsError {
     CrossDevice,
     /// `EPERM`.
     NotPermitted,
+    /// `EACCES`: a mapping that the descriptor does not allow.
+    AccessDenied,
+    /// `ENODEV`: what cannot be mapped, or has no space to reserve.
+    NoDevice,
     /// `EFAULT`: memory that is not there: behind the end of a mapped file.
     Fault,
     /// `ENXIO`: nothing is there: no data, and no hole, from an offset on; no driver for a device.
@@ -133,7 +137,7 @@ pub fn errno_number(name: &str) -> Option<i32> {
 
 impl FsError {
     /// What [`FsError::errno`] may answer.
-    pub const ERRNOS: [&str; 25] = [
+    pub const ERRNOS: [&str; 27] = [
         "ENOENT",
         "EEXIST",
         "ENOTDIR",
@@ -149,6 +153,8 @@ impl FsError {
         "EIO",
         "EXDEV",
         "EPERM",
+        "EACCES",
+        "ENODEV",
         "EFAULT",
         "ENXIO",
         "EBUSY",
@@ -179,6 +185,8 @@ impl FsError {
             FsError::Io => "EIO",
             FsError::CrossDevice => "EXDEV",
             FsError::NotPermitted => "EPERM",
+            FsError::AccessDenied => "EACCES",
+            FsError::NoDevice => "ENODEV",
             FsError::Fault => "EFAULT",
             FsError::NoSuchPlace => "ENXIO",
             FsError::Busy => "EBUSY",

@@ -5,9 +5,9 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use wp_vfs::{FileType, TimeSpec};
+use wp_vfs::{FileFlags, FileType, TimeSpec};
 
-use crate::ledger::{Basis, FileLife, Names, Object, Promise, Scope, SizeVersion};
+use crate::ledger::{Basis, FileLife, Names, Object, Promise, ROOT, Scope, SizeVersion};
 use crate::oracle::Judge;
 use crate::rules::{Rule, Telling, Violation};
 use crate::subject::Survivor;
@@ -104,7 +104,8 @@ impl Judge<'_> {
             }
             Scope::Dir(object) => {
                 judge.kept_names(Some(object), &due, out);
-                if let Some(dir) = judge.find(object)
+                let root = if object == ROOT { judge.root() } else { None };
+                if let Some(dir) = root.as_ref().or_else(|| judge.find(object))
                     && matches!(promise.basis, Basis::Sync | Basis::Call)
                     && promise.is_full
                 {
@@ -117,6 +118,10 @@ impl Judge<'_> {
             }
             Scope::All => {
                 judge.kept_names(None, &due, out);
+                if let Some(root) = judge.root() {
+                    let life = &judge.ledger.files[ROOT as usize];
+                    out.extend(judge.kept_stat(life, &root, &due));
+                }
                 let mut objects: Vec<Object> =
                     self.ledger.names[promise.covers as usize].values().copied().collect();
                 objects.sort_unstable();
@@ -253,11 +258,34 @@ impl Judge<'_> {
         (!changed && file.allocated? < want).then_some(want)
     }
 
-    /// Permission bits, owner and time of modification, as of version `covers` or later.
+    /// The root directory, of which only attributes are known.
+    fn root(&self) -> Option<Survivor> {
+        let stat = self.outcome.root?;
+        Some(Survivor {
+            path: ".".to_owned(),
+            kind: FileType::Dir,
+            ino: 0,
+            nlink: 2,
+            size: 0,
+            stat: Some(stat),
+            target: None,
+            xattrs: None,
+            blocks: Vec::new(),
+            tail: None,
+            allocated: None,
+        })
+    }
+
+    /// Permission bits, owner, flags and time of modification, as of version `covers` or later.
     fn kept_stat(&self, life: &FileLife, file: &Survivor, due: &Due<'_>) -> Option<Violation> {
         let stat = file.stat?;
         let mode = |m: &u32| format!("permission bits {m:04o}");
         let owner = |o: &(u32, u32)| format!("owner {}:{}", o.0, o.1);
+        let flags = |f: &Option<FileFlags>| match f {
+            Some(flags) => format!("flags {flags}"),
+            None => "any flags".to_owned(),
+        };
+        let has_flags = |f: &Option<FileFlags>| f.is_none_or(|f| f == stat.flags);
         let time = |t: &Option<TimeSpec>| match t {
             Some(t) => format!("time of modification {}.{:09}", t.secs, t.nanos),
             None => "any time of modification".to_owned(),
@@ -270,6 +298,10 @@ impl Judge<'_> {
             .or_else(|| {
                 let (want, set) = self.older(&life.owners, due, |o| *o == stat.owner, owner)?;
                 Some((want, set, owner(&stat.owner)))
+            })
+            .or_else(|| {
+                let (want, set) = self.older(&life.flags, due, has_flags, flags)?;
+                Some((want, set, flags(&Some(stat.flags))))
             })
             .or_else(|| {
                 let (want, set) = self.older(of_file, due, is_time, time)?;

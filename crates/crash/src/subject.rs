@@ -41,6 +41,8 @@ pub struct Survivor {
 pub struct Outcome {
     /// Why it cannot be mounted.
     pub refused: Option<String>,
+    /// Plain attributes of the root directory; `None`: not known.
+    pub root: Option<Stat>,
     /// Everything below the root, by path; without `lost+found`.
     pub files: Vec<Rc<Survivor>>,
     /// What a check of the recovered image finds.
@@ -106,6 +108,7 @@ impl Subject for FsSubject {
             }
         };
         out.did = survey.did;
+        out.root = survey.root;
         out.counts = survey.counts;
         out.managed = survey.managed;
         out.managed_last = survey.managed_last;

@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use wp_base::FsError;
 use wp_crash::{Did, Ledger, Outcome, Profile, Rule, Survivor, judge};
-use wp_vfs::{DeviceNumber, FileType, Stat, TimeSpec};
+use wp_vfs::{DeviceNumber, FileFlags, FileType, Stat, TimeSpec};
 use wp_workload::program::{Call, Program, Step, contents};
 
 const PROGRAM: &str = "open 0 f rw,creat
@@ -111,7 +112,11 @@ fn broken_by(program: &str, stat: Stat) -> (Vec<Rule>, String) {
                 Call::Utimensat(.., mtime) => Some(mtime),
                 _ => None,
             };
-            Did { ino, mtime, ..Did::of(call) }
+            let flags = match call {
+                Call::Chattr(_, flags) => Some(flags),
+                _ => None,
+            };
+            Did { ino, mtime, flags, ..Did::of(call) }
         })
         .collect();
     let n = dids.len() as u32;
@@ -171,4 +176,136 @@ fn values_and_targets_that_nobody_gave_are_foreign() {
     let (rules, words) = broken(vec![there, link("g")], 5);
     assert_eq!(rules, [Rule::Exposure]);
     assert_eq!(words, "a link to f; a link to \"g\"");
+}
+
+#[test]
+fn fsync_promises_flags_and_fdatasync_does_not() {
+    let new = Stat { mode: 0o644, ..Stat::default() };
+    let set = Stat { flags: FileFlags::SYNC, ..new };
+    let calls = "open 0 f rw,creat; chattr f sync; ";
+    assert_eq!(broken_by(&format!("{calls}fsync 0"), set).0, []);
+    let (rules, said) = broken_by(&format!("{calls}fsync 0"), new);
+    assert_eq!(rules, [Rule::LostSync]);
+    assert!(said.contains("flags sync as of `chattr f sync`") && said.contains("flags none"));
+    assert_eq!(broken_by(&format!("{calls}fdatasync 0"), new).0, []);
+    // A write to such a file is durable when it returns.
+    let wrote = format!("{calls}pwrite 0 4096 0 1");
+    assert_eq!(broken_by(&wrote, set).0, [Rule::LostSync]);
+    assert_eq!(broken_by(&wrote.replace("chattr f sync", "chattr f nodump"), new).0, []);
+}
+
+#[test]
+fn what_is_made_in_a_set_group_id_directory_has_its_group() {
+    let text = "mkdir d; chown d 5 77; chmod d 2755; open 0 d/f rw,creat; mkdir d/e; fsync 0";
+    let steps = Program::parse(&text.replace("; ", "\n")).expect("a program");
+    let dids: Vec<Did> = steps
+        .calls()
+        .map(|call| {
+            let ino = matches!(call, Call::Open(..)).then_some(INO);
+            Did { ino, ..Did::of(call.clone()) }
+        })
+        .collect();
+    let n = dids.len() as u32;
+    let ledger = Ledger::new(&dids, 4096);
+    let dir = |path: &str, mode, owner| Survivor {
+        path: path.to_owned(),
+        kind: FileType::Dir,
+        ino: 20 + path.len() as u64,
+        nlink: 2,
+        stat: Some(Stat { mode, owner, ..Stat::default() }),
+        ..file("", &[])
+    };
+    let found = |group, mode| {
+        let stat = Some(Stat { mode: 0o644, owner: (0, group), ..Stat::default() });
+        let files = vec![
+            dir("d", 0o2755, (5, 77)),
+            dir("d/e", mode, (0, group)),
+            Survivor { path: "d/f".to_owned(), stat, ..file("", &[]) },
+        ];
+        let files = files.into_iter().map(Rc::new).collect();
+        let outcome = Outcome { files, ..Outcome::default() };
+        let found = judge(&ledger, &outcome, (n, n), &Profile::EXT4);
+        found.iter().map(|v| (v.rule, v.path.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(found(77, 0o2755), []);
+    let lost = |rule, path: &str| (rule, path.to_owned());
+    assert!(found(0, 0o2755).contains(&lost(Rule::LostSync, "d/f")));
+    assert!(found(77, 0o755).contains(&lost(Rule::Exposure, "d/e")));
+}
+
+#[test]
+fn the_root_directory_keeps_its_attributes_after_its_fsync() {
+    let broken = |text: &str, mode| {
+        let steps = Program::parse(&text.replace("; ", "\n")).expect("a program");
+        let dids: Vec<Did> = steps.calls().map(|call| Did::of(call.clone())).collect();
+        let root = Some(Stat { mode, ..Stat::default() });
+        let outcome = Outcome { root, ..Outcome::default() };
+        let n = dids.len() as u32;
+        let found = judge(&Ledger::new(&dids, 4096), &outcome, (n, n), &Profile::EXT4);
+        found.iter().map(|v| (v.rule, v.path.clone())).collect::<Vec<_>>()
+    };
+    let synced = "open 0 . r; chmod . 700; fsync 0";
+    assert_eq!(broken(synced, 0o700), []);
+    assert_eq!(broken(synced, 0o755), [(Rule::LostSync, ".".to_owned())]);
+    assert_eq!(broken("open 0 . r; chmod . 700; syncfs 0", 0o755).len(), 1);
+    assert_eq!(broken("open 0 . r; chmod . 700", 0o755), []);
+    assert_eq!(broken("open 0 . r; chmod . 700; fdatasync 0", 0o755), []);
+}
+
+#[test]
+fn a_write_of_no_bytes_changes_nothing() {
+    for how in ["rw,creat", "rw,creat,append", "rw,creat,direct", "rw,creat,sync"] {
+        let calls = format!("open 0 f {how}; pwrite 0 0 4096 1; aio_write 0 0 8192 1; aio_wait 1");
+        let new = Stat { mode: 0o644, ..Stat::default() };
+        assert_eq!(broken_by(&format!("{calls}; fsync 0"), new).0, [], "{how}");
+        let copied = format!("{calls}; copy_file_range 0 0 0 9000 0; fsync 0");
+        assert_eq!(broken_by(&copied, new).0, [], "{how}");
+        // The time of modification is still the one that was set.
+        let mtime = TimeSpec { secs: 5, nanos: 6 };
+        let timed = format!("open 0 f rw,creat; utimensat f 1 5.000000006; {calls}; fsync 0");
+        assert_eq!(broken_by(&timed, new).0, [Rule::LostSync], "{how}");
+        assert_eq!(broken_by(&timed, Stat { mtime, ..new }).0, [], "{how}");
+    }
+}
+
+/// Rules that a file of these blocks breaks after a call that the device failed.
+fn after_failure(call: &str, size: u64, blocks: &[(u64, u32, u64)]) -> Vec<Rule> {
+    let text = format!("open 0 f rw,creat\npwrite 0 12288 0 1\nfsync 0\n{call}\nsync\n");
+    let program = Program::parse(&text).expect("a program");
+    let dids: Vec<Did> = program
+        .calls()
+        .enumerate()
+        .map(|(n, call)| {
+            let ino = (n == 0).then_some(INO);
+            let (error, size) = if n == 3 { (Some(FsError::Io), Some(size)) } else { (None, None) };
+            Did { ino, error, size, ..Did::of(call.clone()) }
+        })
+        .collect();
+    let mut ledger = Ledger::new(&dids, 4096);
+    ledger.set_failed();
+    let held =
+        |(block, seed, from): &(u64, u32, u64)| (*block, contents(*seed, *from * 4096, 4096).id());
+    let blocks = blocks.iter().map(held).collect();
+    let file = Survivor { size, blocks, ..file("f", &[]) };
+    let outcome = Outcome { files: vec![Rc::new(file)], ..Outcome::default() };
+    let found = judge(&ledger, &outcome, (5, 5), &Profile::EXT4);
+    found.iter().map(|v| v.rule).collect()
+}
+
+#[test]
+fn a_change_that_failed_half_way_leaves_any_part_of_it() {
+    let all = [(0, 1, 0), (1, 1, 1), (2, 1, 2)];
+    // Nothing was cut; all was; the length was, and one block is still there.
+    assert_eq!(after_failure("ftruncate 0 4096", 12288, &all), []);
+    assert_eq!(after_failure("ftruncate 0 4096", 4096, &all[..1]), []);
+    assert_eq!(after_failure("ftruncate 0 4096", 12288, &all[..1]), []);
+    // What lies before the cut stays.
+    assert_ne!(after_failure("ftruncate 0 4096", 4096, &[]), []);
+    for half in [&all[..], &[(0, 1, 0), (1, 1, 2)], &[(0, 1, 0), (2, 1, 2)]] {
+        assert_eq!(after_failure("fallocate 0 collapse 4096 4096", 12288, half), [], "{half:?}");
+    }
+    let inserted = [(0, 1, 0), (2, 1, 1), (3, 1, 2)];
+    assert_eq!(after_failure("fallocate 0 insert 4096 4096", 16384, &inserted), []);
+    assert_eq!(after_failure("fallocate 0 insert 4096 4096", 16384, &inserted[..2]), []);
+    assert_eq!(after_failure("fallocate 0 insert 4096 4096", 12288, &all), []);
 }

@@ -1,8 +1,9 @@
 //! Calls that few programs make, for programs that are made up: files without a name, exchanges and
 //! whiteouts, devices and pipes, permissions, owners and times, stores through mappings, ranges
-//! that are taken out and put in, writes to the end, copies, blocks that files share.
+//! that are taken out and put in, writes to the end, copies, blocks that files share, flags, seeks
+//! for data and holes.
 
-use wp_vfs::{DeviceNumber, FileType, Offers, RenameHow, TimeSpec};
+use wp_vfs::{DeviceNumber, FileFlags, FileType, Offers, RenameHow, Seek, TimeSpec};
 use wp_workload::program::{Alloc, Call, Flags};
 
 /// Descriptors in use at most.
@@ -59,7 +60,9 @@ fn free_fd(a: &mut impl Author) -> Option<u32> {
 
 /// Adds such a call, or some, of those that the file system has.
 pub fn call(a: &mut impl Author, has: &Offers) {
-    match a.below(16) {
+    match a.below(18) {
+        16 => chattr(a),
+        17 => seek(a),
         0..=1 if has.unnamed => tmpfile(a),
         2..=3 => renameat2(a, has),
         4 => node(a),
@@ -137,7 +140,10 @@ fn stat(a: &mut impl Author) {
     all.extend(a.dirs().iter().cloned());
     let Some(path) = one_of(a, &all) else { return };
     let n = a.seed();
+    let is_dir = a.dirs().contains(&path);
     match a.below(3) {
+        // What is made in it from here on has its group.
+        0 if is_dir => a.call(Call::Chmod(path, 0o2755)),
         0 => a.call(Call::Chmod(path, 0o600 + n % 0o100)),
         1 => a.call(Call::Chown(path, 1000 + n, 70_000 + n)),
         _ => {
@@ -146,6 +152,44 @@ fn stat(a: &mut impl Author) {
             a.call(Call::Utimensat(path, atime, mtime));
         }
     }
+}
+
+/// Flags that do little, and some that forbid much, mostly for a while only.
+fn chattr(a: &mut impl Author) {
+    let (dirs, many) = (a.dirs().clone(), a.below(3));
+    let dir = if many == 0 { one_of(a, &dirs) } else { None };
+    if let Some(dir) = dir {
+        let all = [FileFlags::NONE, FileFlags::DIRSYNC, FileFlags::SYNC, FileFlags::NODUMP];
+        let flags = all[a.below(4) as usize];
+        return a.call(Call::Chattr(dir, flags));
+    }
+    let Some(file) = a_file(a) else { return };
+    let all = [
+        FileFlags::NONE,
+        FileFlags::SYNC,
+        FileFlags::SYNC.and(FileFlags::NOATIME),
+        FileFlags::NODUMP,
+        FileFlags::JOURNAL_DATA,
+        FileFlags::NOCOW,
+        FileFlags::APPEND,
+        FileFlags::IMMUTABLE,
+    ];
+    let flags = all[a.below(8) as usize];
+    a.call(Call::Chattr(file.clone(), flags));
+    if flags.is_protected() {
+        if let Some((at, _)) = an_open_one(a) {
+            write(a, at);
+        }
+        if a.below(4) > 0 {
+            a.call(Call::Chattr(file, FileFlags::NONE));
+        }
+    }
+}
+
+fn seek(a: &mut impl Author) {
+    let Some((_, Open { fd, size, .. })) = an_open_one(a) else { return };
+    let (what, at) = (a.below(2), a.below(size + 2000));
+    a.call(Call::Seek(fd, if what == 0 { Seek::Data } else { Seek::Hole }, at));
 }
 
 /// A store through a mapping, `msync`, `sync_file_range`.

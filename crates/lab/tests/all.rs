@@ -41,6 +41,7 @@ mod placement;
 mod power_cut;
 mod raw;
 mod recovered;
+mod rest_of_calls;
 mod states;
 mod table_trim;
 mod thousand_files;

@@ -25,7 +25,7 @@ use wp_block::PlugGuard;
 use wp_medium::Slice;
 use wp_rt::{Lock, WaitQueue};
 
-use crate::fs::SyncKind;
+use crate::fs::{FileType, SyncKind};
 use crate::kiocb::Kiocb;
 use crate::syscall::{Fd, Vfs};
 
@@ -195,13 +195,18 @@ impl IoContext {
         self.vfs.call(name, String::new, |n| *n, body).await
     }
 
-    /// Begins one. Errors: `BadFile`; everything else is in its event.
+    /// Begins one. Errors: `BadFile`, `Invalid` for a read of a directory; everything else is in
+    /// its event.
     async fn begin(&self, iocb: Iocb) -> FsResult<()> {
         let Iocb { fd, call, tag } = iocb;
         let file = match call {
             IoCall::Write(..) => self.vfs.file_to_write(fd)?,
             IoCall::Read(..) | IoCall::Sync(_) => self.vfs.file(fd)?,
         };
+        if matches!(call, IoCall::Read(..)) && self.vfs.kind(file.ino).await? == FileType::Dir {
+            // A directory has no `read_iter` (`aio_read`).
+            return Err(FsError::Invalid("an asynchronous read of a directory"));
+        }
         self.ring.in_flight.set(self.ring.in_flight.get() + 1);
         if self.style == Style::Threads {
             self.hand_to_thread(fd, call, tag);

@@ -20,7 +20,11 @@ impl Vfs {
     }
 
     async fn change(&self, call: &'static str, path: &str, change: AttrChange) -> FsResult<()> {
-        let body = async { self.fs().set_attr(self.walk(path).await?, &change).await };
+        let body = async {
+            let ino = self.walk(path).await?;
+            self.may_change(ino)?;
+            self.fs().set_attr(ino, &change).await
+        };
         self.call(call, || path.to_owned(), |()| 0, body).await
     }
 
@@ -35,6 +39,7 @@ impl Vfs {
     pub async fn chown(&self, path: &str, uid: u32, gid: u32) -> FsResult<()> {
         let body = async {
             let ino = self.walk(path).await?;
+            self.may_change(ino)?;
             let now = soon!(self.fs().attr(ino))?;
             let run_by_group = if now.mode & 0o010 == 0 { 0 } else { 0o2000 };
             let left = now.mode & !(0o4000 | run_by_group);
@@ -83,7 +88,9 @@ impl Vfs {
             if value.len() > 65536 {
                 return Err(FsError::TooBig);
             }
-            self.fs().set_xattr(self.walk(path).await?, name.as_bytes(), Some(value), how).await
+            let ino = self.walk(path).await?;
+            self.may_change(ino)?;
+            self.fs().set_xattr(ino, name.as_bytes(), Some(value), how).await
         };
         self.call("setxattr", || format!("{path} {name}"), |()| 0, body).await
     }
@@ -92,6 +99,7 @@ impl Vfs {
     pub async fn remove_xattr(&self, path: &str, name: &str) -> FsResult<()> {
         let body = async {
             let ino = self.walk(path).await?;
+            self.may_change(ino)?;
             self.fs().set_xattr(ino, name.as_bytes(), None, XattrSet::Replace).await
         };
         self.call("removexattr", || format!("{path} {name}"), |()| 0, body).await

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_rt::soon;
 
+use crate::flags::FileFlags;
 use crate::fs::{FileType, Share, SyncKind};
 use crate::kiocb::Kiocb;
 use crate::syscall::{Fd, OpenFile, Vfs};
@@ -151,9 +152,13 @@ impl Vfs {
         if kinds != [FileType::File; 2] {
             return Err(FsError::Invalid("a copy of no regular file"));
         }
-        match target.is_for_writing() && !target.appends() {
-            true => Ok(()),
-            false => Err(FsError::BadFile),
+        if !target.is_for_writing() || target.appends() {
+            return Err(FsError::BadFile);
+        }
+        // `generic_copy_file_checks`, `__generic_remap_file_range_prep`.
+        match self.fs().flags_in_memory(target.ino).has(FileFlags::IMMUTABLE) {
+            true => Err(FsError::NotPermitted),
+            false => Ok(()),
         }
     }
 

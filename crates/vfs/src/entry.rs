@@ -11,6 +11,7 @@ use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Slice, Sound, View, Writes};
 use wp_rt::Rt;
 
+use crate::flags::FileFlags;
 use crate::fs::{FileSystem, FileType, TimeSpec};
 use crate::{Base, Distribution, Version};
 
@@ -316,6 +317,8 @@ pub struct Stat {
     pub mtime: TimeSpec,
     /// Number of a device; 0 otherwise.
     pub device: DeviceNumber,
+    /// Those of its flags that have words.
+    pub flags: FileFlags,
 }
 
 /// What a mount after a crash would find.
@@ -323,6 +326,8 @@ pub struct Stat {
 pub struct Survey {
     /// What recovery did, in words.
     pub did: String,
+    /// Plain attributes of the root directory, if it can be read.
+    pub root: Option<Stat>,
     /// Every file but the root and lost+found, by path.
     pub files: Vec<SurveyedFile>,
     /// Files that cannot be read, and why.

@@ -9,7 +9,9 @@ use wp_cache::{ErrMark, Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::MaybeReady;
 
+use crate::flags::FileFlags;
 use crate::kiocb::Kiocb;
+use crate::seek::{Seek, seek_in_data};
 
 /// Kind of a directory entry or inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -335,6 +337,25 @@ pub trait FileSystem {
     }
     /// Changes attributes; a new size truncates or extends.
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()>;
+    /// The flags of an inode in memory; none of another.
+    fn flags_in_memory(&self, _ino: Ino) -> FileFlags {
+        FileFlags::NONE
+    }
+    /// Replaces the flags of [`FileFlags::SETTABLE`] of a regular file or directory
+    /// (`fileattr_set`). Errors: `NotInKernel` for flags that Linux refuses there, `Unsupported`
+    /// for those that only this build does.
+    fn set_flags<'a>(&'a self, ino: Ino, flags: FileFlags) -> Fut<'a, ()> {
+        let _ = (ino, flags);
+        Box::pin(async { Err(FsError::NotInKernel) })
+    }
+    /// Does it refuse writes to what became immutable after it was opened?
+    fn checks_immutable_writes(&self) -> bool {
+        false
+    }
+    /// Where data or a hole is, at or behind `offset`, in a regular file. Errors: `NoSuchPlace`.
+    fn seek<'a>(&'a self, ino: Ino, offset: u64, what: Seek) -> Fut<'a, u64> {
+        Box::pin(async move { seek_in_data(self.attr(ino).await?.size, offset, what) })
+    }
     /// All entries but `.` and `..`, in the directory's own order.
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>>;
     /// Are the devices that its files stand for there, to be opened, read and written?

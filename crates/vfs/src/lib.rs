@@ -14,12 +14,14 @@ mod copy;
 mod distributions;
 mod entry;
 mod era;
+mod flags;
 mod fs;
 mod ioctl;
 mod kiocb;
 mod mapped;
 mod names;
 mod opens;
+mod seek;
 mod syscall;
 mod walk;
 
@@ -32,6 +34,7 @@ pub use entry::{
     SurveyedFile, When, renamed,
 };
 pub use era::{Policy, Version, rules as era_rules};
+pub use flags::{FileFlags, may_create, may_delete, may_link};
 pub use fs::{
     Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, JournalConflict,
     NodeSpec, RenameHow, Reserve, Share, StatFs, SyncKind, TimeSpec, XattrSet,
@@ -39,6 +42,7 @@ pub use fs::{
 pub use kiocb::Kiocb;
 pub use mapped::{PageStore, page_stores};
 pub use opens::{InUse, Opened, closed, is_open, opened};
+pub use seek::{Seek, SeekRun, seek_in_data, seek_in_runs};
 pub use syscall::{Fd, OpenFlags, Vfs};
 pub use wp_base::DeviceNumber;
 pub use wp_cache::{Advice, Readahead};

@@ -1,13 +1,27 @@
 //! System calls that change names.
 
-use wp_base::{DeviceNumber, FsError, FsResult};
+use wp_base::{DeviceNumber, FsError, FsResult, Ino};
 use wp_rt::soon;
 
 use crate::fs::{FileType, NodeSpec, RenameHow};
 use crate::syscall::{Fd, Vfs};
 use crate::walk::{End, Last};
 
+/// `S_ISGID`.
+const SET_GROUP: u32 = 0o2000;
+
 impl Vfs {
+    /// In a set-group-ID directory what is made has its group, and a directory the bit too
+    /// (`inode_init_owner`). Who is privileged keeps the bit of a file (`mode_strip_sgid`).
+    pub(crate) async fn inherit_group(&self, dir: Ino, spec: &mut NodeSpec) -> FsResult<()> {
+        let dir = soon!(self.fs().attr(dir))?;
+        if dir.mode & SET_GROUP != 0 {
+            spec.gid = dir.gid;
+            spec.mode |= if spec.kind == FileType::Dir { SET_GROUP } else { 0 };
+        }
+        Ok(())
+    }
+
     /// Removes a name.
     pub async fn unlink(&self, path: &str) -> FsResult<()> {
         let body = async {
@@ -27,7 +41,8 @@ impl Vfs {
     pub async fn mkdir(&self, path: &str, mode: u32) -> FsResult<()> {
         let body = async {
             let at = self.last(path, FsError::Exists).await?;
-            let spec = NodeSpec::new(FileType::Dir, mode);
+            let mut spec = NodeSpec::new(FileType::Dir, mode);
+            self.inherit_group(at.dir, &mut spec).await?;
             self.fs().create(at.dir, at.name, &spec).await.map(|_| ())
         };
         self.call("mkdir", || path.to_owned(), |()| 0, body).await
@@ -48,6 +63,7 @@ impl Vfs {
             let at = self.vacancy(path).await?;
             let mut spec = NodeSpec::new(FileType::Symlink, 0o777);
             spec.target = target.as_bytes().to_vec();
+            self.inherit_group(at.dir, &mut spec).await?;
             self.fs().create(at.dir, at.name, &spec).await.map(|_| ())
         };
         self.call("symlink", || path.to_owned(), |()| 0, body).await
@@ -80,6 +96,7 @@ impl Vfs {
             let at = self.vacancy(path).await?;
             let mut spec = NodeSpec::new(kind, mode);
             spec.device = device;
+            self.inherit_group(at.dir, &mut spec).await?;
             self.fs().create(at.dir, at.name, &spec).await.map(|_| ())
         };
         self.call("mknod", || path.to_owned(), |()| 0, body).await

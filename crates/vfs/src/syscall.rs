@@ -12,6 +12,7 @@ use wp_cache::{Advice, Readahead};
 use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt, soon};
 
+use crate::flags::FileFlags;
 use crate::fs::{
     AttrChange, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
 };
@@ -233,11 +234,15 @@ impl Vfs {
     pub async fn open(&self, path: &str, flags: OpenFlags, mode: u32) -> FsResult<Fd> {
         let body = async {
             let fs = &self.0.fs;
-            let spec = NodeSpec::new(FileType::File, mode);
+            let mut spec = NodeSpec::new(FileType::File, mode);
             // What is made here is not cut as well (`FMODE_CREATED` drops `O_TRUNC`).
             let mut truncate = flags.truncate;
+            if flags.unnamed && flags.create {
+                // `build_open_flags`: `O_TMPFILE` has the bit of `O_DIRECTORY`.
+                return Err(FsError::Invalid("O_TMPFILE with O_CREAT"));
+            }
             if flags.unnamed {
-                let made = Box::pin(self.make_unnamed(path, flags, &spec)).await?;
+                let made = Box::pin(self.make_unnamed(path, flags, spec)).await?;
                 return Ok(self.descriptor(made, flags));
             }
             if flags.create && End::of(path.as_bytes()) == End::Slash {
@@ -249,6 +254,7 @@ impl Vfs {
                     // Whatever stands there, a link too, is in the way.
                     let Last { dir, name, .. } = Box::pin(self.last(path, FsError::Exists)).await?;
                     truncate = false;
+                    self.inherit_group(dir, &mut spec).await?;
                     break fs.create(dir, name, &spec).await?;
                 }
                 let (dir, name) = match self.walk_or_miss(path).await {
@@ -267,6 +273,7 @@ impl Vfs {
                     }
                     Walked::Failed(e) => return Err(e),
                 };
+                self.inherit_group(dir, &mut spec).await?;
                 match fs.create(dir, &name, &spec).await {
                     // Another task was quicker between our look and our making it.
                     Err(FsError::Exists) => {}
@@ -294,6 +301,7 @@ impl Vfs {
                 }
                 FileType::Dir | FileType::Symlink => {}
             }
+            self.may_open(found, (flags.write, flags.append), truncate)?;
             soon!(fs.open(found, flags.write))?;
             if truncate {
                 let change = AttrChange { size: Some(0), ..AttrChange::default() };
@@ -308,7 +316,12 @@ impl Vfs {
     }
 
     /// `do_tmpfile`. Errors: `NotDir`, `Invalid` for a file that is not to be written.
-    async fn make_unnamed(&self, path: &str, flags: OpenFlags, spec: &NodeSpec) -> FsResult<Ino> {
+    async fn make_unnamed(
+        &self,
+        path: &str,
+        flags: OpenFlags,
+        mut spec: NodeSpec,
+    ) -> FsResult<Ino> {
         if !flags.write {
             return Err(FsError::Invalid("O_TMPFILE needs O_RDWR or O_WRONLY"));
         }
@@ -316,7 +329,10 @@ impl Vfs {
         if self.kind(dir).await? != FileType::Dir {
             return Err(FsError::NotDir);
         }
-        self.0.fs.open_unnamed(dir, spec, !flags.exclusive, true).await
+        crate::flags::may_create(self.0.fs.flags_in_memory(dir))?;
+        self.inherit_group(dir, &mut spec).await?;
+        let made = self.0.fs.open_unnamed(dir, &spec, !flags.exclusive, true).await?;
+        Ok(made)
     }
 
     /// A descriptor of an inode that is open.
@@ -389,12 +405,22 @@ impl Vfs {
         io: &Kiocb,
     ) -> FsResult<u64> {
         let fs = &self.0.fs;
+        let flags = fs.flags_in_memory(file.ino);
+        if self.refuses_write(flags) {
+            return Err(FsError::NotPermitted);
+        }
+        if total(data) == 0 {
+            // `generic_write_checks` ends such a write before anything is changed or aligned.
+            return Ok(0);
+        }
+        // `IS_SYNC` is as `O_DSYNC` (`iocb_is_dsync`).
+        let sync = file.sync.or(flags.has(FileFlags::SYNC).then_some(SyncKind::DataOnly));
         let at = (!file.append).then_some(offset);
         if file.direct {
-            return fs.write_direct(file.ino, at, data, file.sync, &file.told, io).await;
+            return fs.write_direct(file.ino, at, data, sync, &file.told, io).await;
         }
         let n = soon!(fs.write(file.ino, at, data))?;
-        if let Some(kind) = file.sync
+        if let Some(kind) = sync
             && n > 0
         {
             let from = match at {
@@ -411,9 +437,13 @@ impl Vfs {
     pub async fn fallocate(&self, fd: Fd, how: Reserve, offset: u64, len: u64) -> FsResult<()> {
         let body = async {
             let file = self.file(fd)?;
+            if len == 0 {
+                return Err(FsError::Invalid("fallocate of no bytes"));
+            }
             if !file.write {
                 return Err(FsError::BadFile);
             }
+            self.may_reserve(file.ino, how)?;
             self.0.fs.reserve(file.ino, how, offset, len).await?;
             if file.sync.is_some() {
                 self.0.fs.sync_reserve(file.ino, how, offset, len).await?;
@@ -460,17 +490,28 @@ impl Vfs {
         self.call("fadvise64", || format!("{} {advice:?}", fd.0), |()| 0, body).await
     }
 
-    /// Stores through a shared mapping of the file, made for this and unmapped after it. Errors:
-    /// `BadFile` if not open for reading and writing; as [`FileSystem::write_mapped`].
+    /// Stores through a shared mapping of the file, made for this and unmapped after it
+    /// (`do_mmap`, then faults). Errors: `Invalid` for no bytes, `AccessDenied` if not open for
+    /// reading and writing; as [`FileSystem::write_mapped`].
     pub async fn write_mapped(&self, fd: Fd, offset: u64, data: &[Slice]) -> FsResult<()> {
         let body = async {
-            let file = self.file_to_write(fd)?;
+            let file = self.file(fd)?;
+            if total(data) == 0 {
+                return Err(FsError::Invalid("a mapping of no bytes"));
+            }
+            if !file.write {
+                return Err(FsError::AccessDenied);
+            }
+            let flags = self.0.fs.flags_in_memory(file.ino);
+            if flags.has(FileFlags::APPEND) {
+                return Err(FsError::AccessDenied);
+            }
             if self.kind(file.ino).await? != FileType::File {
-                return Err(FsError::Invalid("a mapping of what is no regular file"));
+                return Err(FsError::NoDevice);
             }
             let end = offset.checked_add(total(data)).ok_or(FsError::TooBig)?;
             let size = soon!(self.0.fs.attr(file.ino))?.size;
-            if total(data) > 0 && end.div_ceil(PAGE) > size.div_ceil(PAGE) {
+            if end.div_ceil(PAGE) > size.div_ceil(PAGE) || self.refuses_write(flags) {
                 return Err(FsError::Fault);
             }
             self.0.fs.write_mapped(file.ino, offset, data, &file.ahead).await
@@ -484,6 +525,9 @@ impl Vfs {
         let body = async {
             let file = self.file(fd)?;
             let end = end_in_file(offset, len)?;
+            if self.kind(file.ino).await? != FileType::File {
+                return Err(FsError::NoDevice);
+            }
             if len == 0 {
                 return Ok(());
             }
@@ -578,6 +622,9 @@ impl Vfs {
                 // Of all calls on a descriptor the one that says so (`do_ftruncate`).
                 return Err(FsError::Invalid("ftruncate of a file not open for writing"));
             }
+            if self.0.fs.flags_in_memory(file.ino).has(FileFlags::APPEND) {
+                return Err(FsError::NotPermitted);
+            }
             let change = AttrChange { size: Some(size), ..AttrChange::default() };
             self.0.fs.set_attr(file.ino, &change).await
         };
@@ -588,6 +635,9 @@ impl Vfs {
     pub async fn truncate(&self, path: &str, size: u64) -> FsResult<()> {
         let body = async {
             let ino = self.walk(path).await?;
+            if self.kind(ino).await? == FileType::File {
+                self.may_change(ino)?;
+            }
             self.0.fs.set_attr(ino, &AttrChange { size: Some(size), ..AttrChange::default() }).await
         };
         self.call("truncate", || path.to_owned(), |()| 0, body).await

@@ -21,6 +21,7 @@ mod commit;
 mod data;
 mod direct;
 mod fallocate;
+pub(crate) mod file_flags;
 mod inode;
 mod log;
 mod mapped;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_rt::CpuOp;
-use wp_vfs::{FileType, NodeSpec};
+use wp_vfs::{FileType, NodeSpec, may_create, may_delete, may_link};
 
 use crate::core::Core;
 use crate::disk::dir::NAME_MAX;
@@ -144,6 +144,7 @@ impl Btrfs {
         if self.find(dir.ino, name)?.is_some() {
             return Err(FsError::Exists);
         }
+        may_create(dir.file_flags())?;
         let is_link = spec.kind == FileType::Symlink;
         if is_link && wide(spec.target.len()) > self.core.borrow().inline_bytes_max().min(4095) {
             return Err(FsError::NameTooLong);
@@ -250,6 +251,7 @@ impl Btrfs {
         let lock = dir.lock.lock().await;
         self.check_writable()?;
         let inode = self.find_in((&dir, name))?.ok_or(FsError::NotFound)?;
+        may_delete(dir.file_flags(), inode.file_flags())?;
         // Who makes a name in it, or is in the middle of a call on it, comes first.
         let victim = inode.lock.lock().await;
         match (inode.is_dir(), is_dir) {
@@ -298,6 +300,7 @@ impl Btrfs {
         if self.find(dir.ino, name)?.is_some() {
             return Err(FsError::Exists);
         }
+        may_link(dir.file_flags(), inode.file_flags())?;
         if inode.is_dir() {
             return Err(FsError::NotPermitted);
         }

@@ -7,8 +7,8 @@ use wp_block::PlugGuard;
 use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec,
-    RenameHow, Reserve, Share, StatFs, SyncKind, TimeSpec, XattrSet,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType, Kiocb,
+    NodeSpec, RenameHow, Reserve, Seek, Share, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 
 use crate::disk::{FileKind, Timespec};
@@ -135,7 +135,11 @@ impl FileSystem for Mounted {
         told: &'a ErrSeqCursor,
     ) -> Fut<'a, ()> {
         Box::pin(async move {
-            let inode = self.file(ino)?;
+            let inode = self.0.iget(ino.0)?;
+            if inode.is_dir() {
+                // Its mapping has no pages (`filemap_fdatawrite_wbc`).
+                return Ok(());
+            }
             self.0.write_and_wait(&inode, range, told).await
         })
     }
@@ -189,6 +193,18 @@ impl FileSystem for Mounted {
 
     fn kind_in_memory(&self, ino: Ino) -> Option<FileType> {
         self.0.inode_in_memory(ino.0).map(|i| i.kind())
+    }
+
+    fn flags_in_memory(&self, ino: Ino) -> FileFlags {
+        self.0.inode_in_memory(ino.0).map_or(FileFlags::NONE, |i| i.file_flags())
+    }
+
+    fn set_flags<'a>(&'a self, ino: Ino, flags: FileFlags) -> Fut<'a, ()> {
+        Box::pin(self.0.set_file_flags(ino.0, flags))
+    }
+
+    fn seek<'a>(&'a self, ino: Ino, offset: u64, what: Seek) -> Fut<'a, u64> {
+        Box::pin(self.0.seek_in(ino.0, offset, what))
     }
 
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {

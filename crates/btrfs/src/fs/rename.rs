@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_rt::CpuOp;
-use wp_vfs::RenameHow;
+use wp_vfs::{RenameHow, may_create, may_delete};
 
 use super::Btrfs;
 use super::inode::Inode;
@@ -73,12 +73,18 @@ impl Btrfs {
             if old.is_dir() && from.0.ino != to.0.ino && self.is_above(old.ino, from.0.ino)? {
                 return Err(FsError::NotEmpty);
             }
+            may_delete(from.0.file_flags(), moved.file_flags())?;
+            may_delete(to.0.file_flags(), old.file_flags())?;
             match (moved.is_dir(), old.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),
                 (true, true) if old.size() > 0 => return Err(FsError::NotEmpty),
                 _ => {}
             }
+        }
+        if old.is_none() {
+            may_delete(from.0.file_flags(), moved.file_flags())?;
+            may_create(to.0.file_flags())?;
         }
         Ok((moved, old))
     }
@@ -154,7 +160,10 @@ impl Btrfs {
             self.log_new_name(&moved, Some((&a, was)));
         }
         let done = match (&done, left) {
-            (Ok(_), Some(spec)) => {
+            (Ok(_), Some(mut spec)) => {
+                let dir = a.attr();
+                // `inode_init_owner`
+                spec.gid = if dir.mode & 0o2000 == 0 { spec.gid } else { dir.gid };
                 let ino = self.next_ino.get();
                 self.next_ino.set(ino + 1);
                 self.must(|c| self.make_in(c, from, ino, &spec))
@@ -184,6 +193,10 @@ impl Btrfs {
                     || y.is_dir() && self.is_above(y.ino, a.ino)?)
             {
                 return Err(FsError::Invalid("a directory cannot move into itself"));
+            }
+            if x.ino != y.ino {
+                may_delete(a.file_flags(), x.file_flags())?;
+                may_delete(b.file_flags(), y.file_flags())?;
             }
             Ok((x, y))
         };

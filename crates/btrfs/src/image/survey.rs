@@ -32,6 +32,9 @@ pub fn survey_as_is(image: &Image<'_>) -> FsResult<Survey> {
     let mut out = Survey::default();
     let root = image.root()?;
     let mut seen = BTreeSet::from([(root.tree.id, root.ino)]);
+    let mut faults = Vec::new();
+    let own = file(image, ".".to_owned(), &root, &mut faults);
+    out.root = own.ok().map(|file| file.stat);
     let mut dirs = vec![(String::new(), root)];
     while let Some((path, dir)) = dirs.pop() {
         let names = match image.names(&dir) {
@@ -124,6 +127,7 @@ fn file(
                 nanos: inode.mtime.nsec.get(),
             },
             device: inode.device(),
+            flags: crate::fs::file_flags::flags_of(inode.flags.get()),
         },
         target,
         xattrs,

@@ -2,7 +2,7 @@
 
 use wp_base::FsError;
 use wp_medium::Slice;
-use wp_vfs::{FileType, RenameHow};
+use wp_vfs::{FileFlags, FileType, RenameHow};
 use wp_workload::program::{Alloc, Call, contents};
 
 use crate::paths::Follow;
@@ -18,6 +18,17 @@ fn cloned(call: &Call, len: u64) -> u64 {
         (Call::Reflink { .. }, 0) => u64::MAX,
         _ => len,
     }
+}
+
+/// A write of no bytes: it changes neither the length nor a time, and promises nothing
+/// (`generic_write_checks`).
+fn writes_nothing(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Pwrite { len: 0, .. }
+            | Call::AioWrite { len: 0, .. }
+            | Call::MmapWrite { len: 0, .. }
+    ) || matches!(call, Call::CopyFileRange { len: 0, .. })
 }
 
 impl Ledger {
@@ -63,9 +74,10 @@ impl Ledger {
             return;
         };
         let Some(open) = walk.open.get_mut(fd) else { return };
+        let synced = self.is_synchronous(*open);
         match &did.call {
             Call::Syncfs(_) => open.since_fs = version,
-            Call::Pwrite { .. } if !open.synced => {}
+            Call::Pwrite { .. } if !synced => {}
             _ => {
                 open.since = version;
                 walk.told.insert(open.object, version);
@@ -115,6 +127,7 @@ impl Ledger {
                 self.write(target, n + 1, *to_at + at, &piece, true);
             }
         }
+        self.cut_in_part(n, did, walk);
         if let Call::MmapWrite { fd, len, at, seed } = &did.call
             && let Some(object) = walk.open.get(fd).map(|o| o.object)
         {
@@ -123,6 +136,40 @@ impl Ledger {
                 let data = contents(*seed, *at, *len).sub(0, kept);
                 self.write(object, n + 1, *at, &data, true);
             }
+        }
+    }
+
+    /// A change of length, or of where blocks stand, that failed: any block may be as it was, as it
+    /// was to be, or gone, and the file is as long as the program sees it now.
+    fn cut_in_part(&mut self, n: u32, did: &Did, walk: &Walk) {
+        let Some(size) = did.size else { return };
+        let (version, fd) = (n + 1, |fd: &u32| walk.open.get(fd).map(|o| o.object));
+        let object = match &did.call {
+            Call::Ftruncate(of, _) | Call::Fallocate(of, ..) => fd(of),
+            Call::Truncate(path, _) => {
+                let path = self.name(n, path, Follow::All);
+                self.at(&path)
+            }
+            _ => None,
+        };
+        let Some(o) = object else { return };
+        let old = self.size(o);
+        match &did.call {
+            Call::Ftruncate(_, to) | Call::Truncate(_, to) => {
+                self.reserve(o, version, 0);
+                self.zero_in_part(o, version, (*to).min(size), old);
+            }
+            Call::Fallocate(_, Alloc::Punch | Alloc::Zero | Alloc::ZeroKeep, at, len) => {
+                self.zero_in_part(o, version, *at, at.saturating_add(*len).min(old));
+            }
+            Call::Fallocate(_, how @ (Alloc::Collapse | Alloc::Insert), at, len) => {
+                self.shift_in_part(o, version, *how == Alloc::Insert, (*at, *len));
+            }
+            _ => return,
+        }
+        if size != old {
+            let sized = SizeVersion { version, from: size, to: size, wrote: None, maybe: true };
+            self.files[o as usize].sizes.push(sized);
         }
     }
 
@@ -171,12 +218,28 @@ impl Ledger {
         }
     }
 
+    /// Is a write through the descriptor durable when it returns, by how it was opened or by a flag
+    /// of the file (`iocb_is_dsync`)?
+    fn is_synchronous(&self, open: Open) -> bool {
+        let flags = self.files[open.object as usize].flags.last().and_then(|(_, flags)| *flags);
+        open.synced || flags.is_some_and(|flags| flags.has(FileFlags::SYNC))
+    }
+
+    /// The file has these flags, from its beginning or from a `chattr` on.
+    fn learns_flags(&mut self, version: u32, o: Object, did: &Did) {
+        let all = &mut self.files[o as usize].flags;
+        if did.flags.is_some() && all.last().is_none_or(|(_, flags)| *flags != did.flags) {
+            all.push((version, did.flags));
+        }
+    }
+
     /// What a write promises that has ended.
     fn written(&mut self, n: u32, open: Open, (from, to): (u64, u64), walk: &Walk) {
-        if !open.synced && !open.direct {
+        let synced = self.is_synchronous(open);
+        if !synced && !open.direct {
             return;
         }
-        let basis = if open.synced { Basis::Call } else { Basis::Direct };
+        let basis = if synced { Basis::Call } else { Basis::Direct };
         let any = walk.told.get(&open.object).copied().unwrap_or(0);
         let scope = Scope::Range { object: open.object, from, to };
         self.promise(n, scope, basis, (open.since, any));
@@ -184,6 +247,9 @@ impl Ledger {
 
     pub(super) fn operation(&mut self, n: u32, did: &Did, walk: &mut Walk) {
         let version = n + 1;
+        if writes_nothing(&did.call) {
+            return;
+        }
         walk.race(&did.call);
         let open = &mut walk.open;
         let object = |fd: &u32| open.get(fd).map(|o| o.object);
@@ -192,7 +258,11 @@ impl Ledger {
                 let mut replaces = false;
                 let path = &self.name(n, path, Follow::All);
                 let object = match self.at(path) {
-                    _ if how.tmpfile => self.make_unnamed(version, FileType::File, did.ino),
+                    dir if how.tmpfile => {
+                        let made = self.make_unnamed(version, FileType::File, did.ino);
+                        self.inherits(made, dir);
+                        made
+                    }
                     Some(o) => {
                         if how.truncate && self.files[o as usize].kind == FileType::File {
                             let beside = walk.in_flight.iter_mut();
@@ -204,6 +274,7 @@ impl Ledger {
                     }
                     None => self.make(version, path, FileType::File, did.ino),
                 };
+                self.learns_flags(version, object, did);
                 open.insert(
                     *fd,
                     Open {
@@ -368,6 +439,13 @@ impl Ledger {
                     self.files[o as usize].modes.push((version, *mode));
                 }
             }
+            Call::Chattr(path, _) => {
+                let path = self.name(n, path, Follow::Parents);
+                if let Some(o) = self.at(&path) {
+                    self.learns_flags(version, o, did);
+                }
+            }
+            Call::Seek(..) => {}
             Call::Chown(path, uid, gid) => {
                 let path = self.name(n, path, Follow::All);
                 if let Some(o) = self.at(&path) {

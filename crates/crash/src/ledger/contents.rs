@@ -57,9 +57,57 @@ impl Ledger {
         self.resized(o, version, self.size(o) + len);
     }
 
+    /// A collapse, or an insertion, of bytes `at..at + len` that failed half-way.
+    pub(super) fn shift_in_part(
+        &mut self,
+        o: Object,
+        version: u32,
+        is_insert: bool,
+        (at, len): (u64, u64),
+    ) {
+        let (first, by) = (at / self.block, len / self.block);
+        let after = match is_insert {
+            true => self.shifted(o, first, |block| block.checked_add(by)),
+            false => self.shifted(o, first, |b| b.checked_sub(by).filter(|b| *b >= first)),
+        };
+        self.reserve(o, version, 0);
+        for (block, data) in after {
+            self.set_in_part(o, block, version, self.zero_block());
+            self.set_in_part(o, block, version, data);
+        }
+    }
+
+    /// Bytes `from..to` may be zeroes now.
+    pub(super) fn zero_in_part(&mut self, o: Object, version: u32, from: u64, to: u64) {
+        for (block, data) in self.zeroed(o, from, to) {
+            self.set_in_part(o, block, version, data);
+        }
+    }
+
+    /// A block may have these contents from this version on.
+    fn set_in_part(&mut self, o: Object, block: u64, version: u32, data: Slice) {
+        self.set_block(o, block, version, data);
+        let versions = self.files[o as usize].blocks.get_mut(&block);
+        if let Some(last) = versions.and_then(|v| v.last_mut()) {
+            last.maybe = true;
+        }
+    }
+
     /// What blocks from `first` on hold goes to other blocks; `None`: it is gone. Whatever had
     /// something and gets nothing is zeroes.
     fn shift(&mut self, o: Object, version: u32, first: u64, to: impl Fn(u64) -> Option<u64>) {
+        for (block, data) in self.shifted(o, first, to) {
+            self.set_block(o, block, version, data);
+        }
+    }
+
+    /// Blocks from `first` on after [`Ledger::shift`].
+    fn shifted(
+        &self,
+        o: Object,
+        first: u64,
+        to: impl Fn(u64) -> Option<u64>,
+    ) -> BTreeMap<u64, Slice> {
         let held: Vec<u64> =
             self.files[o as usize].blocks.range(first..).map(|(b, _)| *b).collect();
         let mut after: BTreeMap<u64, Slice> =
@@ -69,9 +117,7 @@ impl Ledger {
                 after.insert(to, self.block_now(o, block));
             }
         }
-        for (block, data) in after {
-            self.set_block(o, block, version, data);
-        }
+        after
     }
 
     /// What is written to a block stands where the block was before blocks moved, should the move
@@ -192,6 +238,13 @@ impl Ledger {
     }
 
     pub(super) fn zero_range(&mut self, o: Object, version: u32, from: u64, to: u64) {
+        for (block, data) in self.zeroed(o, from, to) {
+            self.set_block(o, block, version, data);
+        }
+    }
+
+    /// Blocks that hold something of bytes `from..to`, with zeroes there.
+    fn zeroed(&self, o: Object, from: u64, to: u64) -> Vec<(u64, Slice)> {
         let bs = self.block;
         let touched: Vec<u64> = match from < to {
             true => self.files[o as usize].blocks.range(from / bs..to.div_ceil(bs)),
@@ -199,11 +252,12 @@ impl Ledger {
         }
         .map(|(b, _)| *b)
         .collect();
-        for block in touched {
+        let zero = |block: u64| {
             let mut bytes = self.block_now(o, block).to_vec();
             let (a, b) = (from.max(block * bs), to.min((block + 1) * bs));
             bytes[(a - block * bs) as usize..(b - block * bs) as usize].fill(0);
-            self.set_block(o, block, version, Slice::from_bytes(&bytes));
-        }
+            (block, Slice::from_bytes(&bytes))
+        };
+        touched.into_iter().map(zero).collect()
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use wp_base::{DeviceNumber, FsError};
 use wp_medium::Slice;
-use wp_vfs::{FileType, Stat, TimeSpec};
+use wp_vfs::{FileFlags, FileType, Stat, TimeSpec};
 use wp_workload::program::{Call, Ended};
 
 use crate::paths::{Follow, ROOT_PATH};
@@ -31,6 +31,10 @@ pub struct Did {
     pub ino: Option<u64>,
     /// For `utimensat`: the time of modification that the file has now.
     pub mtime: Option<TimeSpec>,
+    /// For `open` and `chattr`: the flags that the file has now.
+    pub flags: Option<FileFlags>,
+    /// For a failed `ftruncate`, `truncate` or `fallocate`: the length that the file has now.
+    pub size: Option<u64>,
     /// For `aio_wait`: what has ended, by the number of the operation that submitted it.
     pub ended: Vec<Ended>,
 }
@@ -45,6 +49,8 @@ impl Did {
             read: Vec::new(),
             ino: None,
             mtime: None,
+            flags: None,
+            size: None,
             ended: Vec::new(),
         }
     }
@@ -53,7 +59,8 @@ impl Did {
 /// A file that is there before the program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Before {
-    /// Path without a leading slash. Two with one inode number are names of one file.
+    /// Path without a leading slash; `.` is the root directory. Two with one inode number are names
+    /// of one file.
     pub path: String,
     /// Kind.
     pub kind: FileType,
@@ -126,6 +133,8 @@ pub(crate) struct FileLife {
     pub owners: Vec<(u32, (u32, u32))>,
     /// The time of modification that was set; `None`: one that a later call gave it.
     pub mtimes: Vec<(u32, Option<TimeSpec>)>,
+    /// Flags; `None`: any, as nothing was learned of them.
+    pub flags: Vec<(u32, Option<FileFlags>)>,
     /// Number of a device.
     pub device: DeviceNumber,
     /// Extended attributes by name.
@@ -149,6 +158,7 @@ impl FileLife {
             modes: vec![(born, FileLife::first_mode(kind))],
             owners: vec![(born, (0, 0))],
             mtimes: Vec::new(),
+            flags: vec![(born, None)],
             device: DeviceNumber::default(),
             xattrs: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -371,8 +381,10 @@ impl Walk {
     }
 }
 
+/// `S_ISGID`.
+const SET_GROUP: u32 = 0o2000;
 /// Object of the root directory.
-const ROOT: Object = 0;
+pub(crate) const ROOT: Object = 0;
 /// The directory in the root that surveys leave out.
 const LOST_FOUND: &str = "lost+found";
 
@@ -429,6 +441,13 @@ impl Ledger {
 
     /// A file of the beginning.
     fn begin_with(&mut self, file: &Before) {
+        if file.path == ROOT_PATH {
+            let life = &mut self.files[ROOT as usize];
+            life.modes = vec![(0, file.stat.mode)];
+            life.owners = vec![(0, file.stat.owner)];
+            life.flags = vec![(0, Some(file.stat.flags))];
+            return;
+        }
         let known = self.by_ino.get(&file.ino).and_then(|all| all.first()).copied();
         if let Some(object) = known.filter(|_| file.kind != FileType::Dir) {
             self.names_now().insert(file.path.clone(), object);
@@ -439,6 +458,7 @@ impl Ledger {
         life.modes = vec![(0, file.stat.mode)];
         life.owners = vec![(0, file.stat.owner)];
         life.mtimes = vec![(0, Some(file.stat.mtime))];
+        life.flags = vec![(0, Some(file.stat.flags))];
         life.device = file.stat.device;
         life.target.clone_from(&file.target);
         let value = |v: &Vec<u8>| vec![XattrVersion { version: 0, value: Some(v.clone()) }];
@@ -555,8 +575,26 @@ impl Ledger {
 
     fn make(&mut self, version: u32, path: &str, kind: FileType, ino: Option<u64>) -> Object {
         let object = self.make_unnamed(version, kind, ino);
+        let dir = path.rsplit_once('/').map_or(ROOT_PATH, |(dir, _)| dir);
+        self.inherits(object, self.at(dir));
         self.names_now().insert(path.to_owned(), object);
         object
+    }
+
+    /// In a set-group-ID directory what is made has its group, and a directory the bit too
+    /// (`inode_init_owner`).
+    fn inherits(&mut self, object: Object, dir: Option<Object>) {
+        let Some(dir) = dir.map(|dir| &self.files[dir as usize]) else { return };
+        let mode = dir.modes.last().map_or(0, |(_, mode)| *mode);
+        let group = dir.owners.last().map_or(0, |(_, owner)| owner.1);
+        if mode & SET_GROUP == 0 {
+            return;
+        }
+        let life = &mut self.files[object as usize];
+        life.owners.iter_mut().for_each(|(_, owner)| owner.1 = group);
+        if life.kind == FileType::Dir {
+            life.modes.iter_mut().for_each(|(_, mode)| *mode |= SET_GROUP);
+        }
     }
 
     fn make_unnamed(&mut self, version: u32, kind: FileType, ino: Option<u64>) -> Object {

@@ -97,6 +97,8 @@ const _: () = assert!(offset_of!(InodeExtra, crtime) == 0x10);
 
 /// Bits of `i_flags`.
 pub mod flag {
+    /// `EXT4_COMPR_FL`: compressed, which no kernel does.
+    pub const COMPR: u32 = 0x4;
     /// `EXT4_SYNC_FL`.
     pub const SYNC: u32 = 0x8;
     /// `EXT4_IMMUTABLE_FL`.

@@ -52,8 +52,10 @@ impl Ext4 {
     pub(super) fn journals_data(&self, inode: &Inode) -> bool {
         let disk = inode.disk.borrow();
         let all = self.opts.data == DataMode::Journal;
-        // `ext4_inode_journal_mode` has it of all links; those of other modes are written in order.
-        disk.is_file() && (all || disk.has(flag::JOURNAL_DATA)) || disk.is_symlink() && all
+        // The flag of a file has no effect beside delayed allocation. `ext4_inode_journal_mode` has
+        // it of all links; those of other modes are written in order.
+        let own = disk.has(flag::JOURNAL_DATA) && !self.opts.delalloc;
+        disk.is_file() && (all || own) || disk.is_symlink() && all
     }
 
     /// Must transactions that place this file's data wait for it (`ext4_should_order_data`)?

@@ -26,6 +26,7 @@ mod discard;
 pub mod era;
 mod extents;
 mod features;
+mod file_flags;
 mod htree;
 mod ialloc;
 mod indirect;

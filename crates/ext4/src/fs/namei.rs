@@ -35,7 +35,7 @@ const REVOKES_UNDO: u32 = 16;
 /// Flags that a new inode inherits from its directory (`EXT4_FL_INHERITED` of what this build
 /// knows).
 const INHERITED: u32 =
-    flag::SYNC | flag::NODUMP | flag::NOATIME | flag::DIRSYNC | flag::JOURNAL_DATA;
+    flag::COMPR | flag::SYNC | flag::NODUMP | flag::NOATIME | flag::DIRSYNC | flag::JOURNAL_DATA;
 
 impl Ext4 {
     /// The type byte of a name; without the `filetype` feature the byte is the upper half of a
@@ -115,7 +115,13 @@ impl Ext4 {
         let kind_bits = spec.kind.mode_bits() as u16;
         let fast_link = spec.kind == FileType::Symlink
             && spec.target.len() <= crate::disk::Inode::FAST_SYMLINK_MAX;
-        let mut flags = self.inherited(dir);
+        // `ext4_mask_flags`
+        let fitting = match spec.kind {
+            FileType::Dir => u32::MAX,
+            FileType::File => !flag::DIRSYNC,
+            _ => flag::NODUMP | flag::NOATIME,
+        };
+        let mut flags = self.inherited(dir) & fitting;
         let mapped = matches!(spec.kind, FileType::File | FileType::Dir | FileType::Symlink);
         if !fast_link && mapped && self.sb.borrow().has_incompat(incompat::EXTENTS) {
             flags |= flag::EXTENTS;
@@ -163,6 +169,9 @@ impl Ext4 {
             self.grow_links(dir);
             soon!(self.write_inode(h, dir))?;
         }
+        self.sync_names(h, dir);
+        // What inherited the flag, too (`__ext4_new_inode`).
+        self.sync_names(h, &inode);
         Ok(inode)
     }
 
@@ -263,6 +272,7 @@ impl Ext4 {
         }
         let place = soon!(self.find(dir, name))?.ok_or(FsError::NotFound)?;
         let inode = soon!(self.inode(place.ino))?;
+        self.check_may_remove(dir, &inode)?;
         match (inode.is_dir(), want_dir) {
             (true, false) => return Err(FsError::IsDir),
             (false, true) => return Err(FsError::NotDir),
@@ -273,8 +283,8 @@ impl Ext4 {
         if want_dir && !self.is_empty_dir(&inode).await? {
             return Err(FsError::NotEmpty);
         }
-        self.check_may_remove(dir, &inode)?;
         let h = soon!(self.start(CREDITS_NAME))?;
+        self.sync_names(&h, dir);
         let out = async {
             self.rt.cpu(CpuOp::NameChange, 1).await;
             self.remove_name(&h, dir, &place, name).await?;
@@ -398,6 +408,7 @@ impl Ext4 {
         name: &[u8],
     ) -> FsResult<()> {
         let h = soon!(self.start(CREDITS_NAME))?;
+        self.sync_names(&h, dir);
         let mode = inode.disk.borrow().mode.get();
         let out = async {
             self.rt.cpu(CpuOp::NameChange, 1).await;
@@ -474,6 +485,7 @@ impl Ext4 {
         if crate::site::TMPFILE_ORPHAN.on() {
             self.add_orphan(h, &inode).await?;
         }
+        self.sync_names(h, &inode);
         Ok(inode)
     }
 }

@@ -9,8 +9,9 @@ use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_rt::soon;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, JournalConflict,
-    Kiocb, NodeSpec, Opened, Reserve, StatFs, SyncKind, XattrSet, closed, is_open, opened,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType, InUse,
+    JournalConflict, Kiocb, NodeSpec, Opened, Reserve, Seek, StatFs, SyncKind, XattrSet, closed,
+    is_open, opened,
 };
 
 use super::inode::Inode;
@@ -185,6 +186,37 @@ impl FileSystem for Mounted {
         self.0.inodes.borrow().get(ino.0).map(|inode| inode.kind())
     }
 
+    fn flags_in_memory(&self, ino: Ino) -> FileFlags {
+        self.0.inodes.borrow().get(ino.0).map_or(FileFlags::NONE, |inode| inode.file_flags())
+    }
+
+    fn set_flags<'a>(&'a self, ino: Ino, flags: FileFlags) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = soon!(self.get(ino))?;
+            let user = InUse::new(&inode);
+            let lock = self.0.lock_alone(&inode).await;
+            let out = match inode.gone.get() {
+                true => Err(FsError::NotFound),
+                false => self.0.set_file_flags(&inode, flags).await,
+            };
+            drop(lock);
+            soon!(self.done(user, out))
+        })
+    }
+
+    fn checks_immutable_writes(&self) -> bool {
+        true
+    }
+
+    fn seek<'a>(&'a self, ino: Ino, offset: u64, what: Seek) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = soon!(self.get(ino))?;
+            let user = InUse::new(&inode);
+            let out = self.0.seek_in(&inode, offset, what).await;
+            soon!(self.done(user, out))
+        })
+    }
+
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
         Box::pin(async move {
             let d = soon!(self.dir(dir))?;
@@ -255,10 +287,6 @@ impl FileSystem for Mounted {
             let inode = soon!(self.get(ino))?;
             let user = InUse::new(&inode);
             let mutex = self.0.lock_alone(&inode).await;
-            // Without O_APPEND an append-only file cannot be opened for writing.
-            if offset.is_some() && inode.has(disk::inode::flag::APPEND) {
-                return Err(FsError::NotPermitted);
-            }
             let at = offset.unwrap_or(inode.size.get());
             let out = self.0.write_data(&inode, at, data).await;
             drop(mutex);

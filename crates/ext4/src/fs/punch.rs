@@ -314,6 +314,7 @@ impl Ext4 {
             inode.map.truncate_range(first, last).await;
         }
         let h = self.start(2).await?;
+        self.sync_with(&h, inode);
         let now = self.time();
         inode.set_mtime(now);
         inode.set_ctime(now);

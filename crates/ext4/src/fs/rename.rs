@@ -20,6 +20,9 @@ use crate::disk::ro_compat;
 /// Revoke credits for taking a whiteout back.
 const REVOKES_WHITEOUT: u32 = 16;
 
+/// `S_ISGID`: what is made in the directory has its group (`inode_init_owner`).
+const SET_GROUP: u16 = 0o2000;
+
 impl Ext4 {
     /// Is `ino` the directory `dir` or one of its parents?
     pub(super) async fn is_above(self: &Rc<Self>, ino: u32, dir: &Rc<Inode>) -> FsResult<bool> {
@@ -92,18 +95,25 @@ impl Ext4 {
         if is_dir && self.is_above(inode.ino, to_dir).await? {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
-        self.check_may_remove(from_dir, &inode)?;
-        self.check_may_add(to_dir)?;
         let replaced = match &target {
             Some(t) if t.ino == inode.ino => return Ok(()),
             Some(t) => Some(soon!(self.inode(t.ino))?),
             None => None,
         };
+        let goes_under = match &replaced {
+            Some(r) => r.is_dir() && self.is_above(r.ino, from_dir).await?,
+            None => false,
+        };
+        if goes_under {
+            return Err(FsError::NotEmpty);
+        }
+        self.check_may_remove(from_dir, &inode)?;
+        match &replaced {
+            Some(r) => self.check_may_remove(to_dir, r)?,
+            None => self.check_may_add(to_dir)?,
+        }
         let mut victim = None;
         if let Some(r) = &replaced {
-            if r.is_dir() && self.is_above(r.ino, from_dir).await? {
-                return Err(FsError::NotEmpty);
-            }
             match (is_dir, r.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),
@@ -113,7 +123,6 @@ impl Ext4 {
             if is_dir && !self.is_empty_dir(r).await? {
                 return Err(FsError::NotEmpty);
             }
-            self.check_may_remove(to_dir, r)?;
         }
         if replaced.is_some() && crate::site::REPLACE_ALLOC.on() {
             self.allocate_promised(&inode).await;
@@ -121,6 +130,8 @@ impl Ext4 {
         let moves_up = is_dir && from_dir.ino != to_dir.ino;
         let revokes = if how == RenameHow::Whiteout { REVOKES_WHITEOUT } else { 0 };
         let h = soon!(self.start_revoking(2 * CREDITS_NAME, revokes))?;
+        self.sync_names(&h, from_dir);
+        self.sync_names(&h, to_dir);
         let mode = inode.disk.borrow().mode.get();
         let mut left = None;
         let out = async {
@@ -188,11 +199,12 @@ impl Ext4 {
         dir: &Rc<Inode>,
         name: &[u8],
     ) -> FsResult<Rc<Inode>> {
+        let parent = *dir.disk.borrow();
         let new = NewInode {
             mode: mode::CHAR_DEVICE,
             uid: 0,
-            gid: 0,
-            flags: self.inherited(dir) & !flag::DIRSYNC,
+            gid: if parent.mode.get() & SET_GROUP == 0 { 0 } else { parent.gid() },
+            flags: self.inherited(dir) & (flag::NODUMP | flag::NOATIME),
             generation: self.groups.next_generation(&self.rt),
         };
         let inode = self.take_inode(h, dir, Some(name), &new).await?;
@@ -253,6 +265,8 @@ impl Ext4 {
             return Err(FsError::TooManyLinks);
         }
         let h = soon!(self.start(2 * CREDITS_NAME))?;
+        self.sync_names(&h, a_dir);
+        self.sync_names(&h, b_dir);
         let mode_of = |i: &Inode| i.disk.borrow().mode.get();
         let out = async {
             self.rt.cpu(CpuOp::NameChange, 2).await;

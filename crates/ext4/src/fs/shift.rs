@@ -104,6 +104,7 @@ impl Ext4 {
             self.shift(h, inode, offset / bs, (end - offset) / bs, Way::Right).await?
         };
         self.note_shift(&h, inode);
+        self.sync_with(&h, inode);
         self.stop(h, Ok(())).await
     }
 
@@ -154,6 +155,7 @@ impl Ext4 {
         inode.set_ctime(now);
         let out = self.write_inode(&h, inode).await;
         self.note_shift(&h, inode);
+        self.sync_with(&h, inode);
         self.stop(h, out).await
     }
 

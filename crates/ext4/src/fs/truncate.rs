@@ -63,7 +63,15 @@ impl Ext4 {
         if site::TRUNCATE_ZERO.on() {
             self.zero_tail(inode, size).await?;
         }
-        self.finish_truncate(inode).await
+        self.finish_truncate(inode).await?;
+        if !inode.has(flag::SYNC) {
+            return Ok(());
+        }
+        // The truncate has committed its transaction, and the attributes come behind it
+        // (`setattr_copy`, `mark_inode_dirty`).
+        let h = self.start(2).await?;
+        let out = self.write_inode(&h, inode).await;
+        self.stop(h, out).await
     }
 
     /// Is anything allocated from block `from` on?
@@ -169,6 +177,7 @@ impl Ext4 {
         self.discard_prealloc(inode);
         self.cut(inode, inode.disksize.get().div_ceil(bs), self.is_logged(inode)).await?;
         let h = self.start(8).await?;
+        self.sync_with(&h, inode);
         let out = async {
             let now = self.time();
             inode.set_mtime(now);
@@ -220,6 +229,7 @@ impl Ext4 {
             self.cut(inode, 0, metadata).await?;
         }
         let h = self.start_revoking(24, 1).await?;
+        self.sync_with(&h, inode);
         let out = async {
             self.rt.cpu(CpuOp::InodeChange, 1).await;
             self.drop_xattrs(&h, inode).await?;

@@ -37,7 +37,7 @@ impl Ext4 {
             return None;
         }
         let end = at.checked_add(bytes).filter(|end| *end <= i32::MAX as u64)?;
-        if !self.is_free_to_write(inode) || (offset.is_some() && inode.has(flag::APPEND)) {
+        if !self.is_free_to_write(inode) {
             return None;
         }
         let index = at / bytes;

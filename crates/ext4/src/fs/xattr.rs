@@ -145,6 +145,7 @@ impl Ext4 {
         }
         self.check_mutable(inode)?;
         let h = self.start_revoking(CREDITS, 1).await?;
+        self.sync_with(&h, inode);
         let out = self.set_in(&h, inode, (index, name), value, how).await;
         self.stop(h, out).await
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::Overlay;
-use wp_vfs::{FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
+use wp_vfs::{FileFlags, FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
 
 use super::recovery::mounted;
 use super::{Image, InodeRecord, Recovery, Xattr};
@@ -59,6 +59,8 @@ pub fn survey(overlay: &Overlay<'_>, policy: &RecoverPolicy, now: u32) -> FsResu
             }
         }
     }
+    let root = image.inode(ino::ROOT).and_then(|record| file(&image, ".".to_owned(), &record));
+    out.root = root.ok().map(|(file, _)| file.stat);
     out.files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(out)
 }
@@ -124,6 +126,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
             owner: (inode.uid(), inode.gid()),
             mtime: TimeSpec { secs: modified.secs, nanos: modified.nanos },
             device: inode.device(),
+            flags: FileFlags(inode.flags.get() & FileFlags::SETTABLE.0),
         },
         target,
         xattrs,

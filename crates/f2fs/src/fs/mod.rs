@@ -28,6 +28,7 @@ mod dnode;
 mod evict;
 mod extent;
 mod fallocate;
+mod file_flags;
 mod flush;
 mod fsync;
 mod gc;

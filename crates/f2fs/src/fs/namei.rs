@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
-use wp_vfs::{FileType, NodeSpec};
+use wp_vfs::{FileType, NodeSpec, may_create, may_delete, may_link};
 
 use super::inode::{Inode, fi};
 use super::mount::F2fs;
@@ -38,14 +38,14 @@ pub(super) fn check_plain(name: &[u8]) -> FsResult<()> {
 }
 
 impl F2fs {
-    /// Is it a directory that can be changed? Errors: `NotFound`, `NotPermitted`, `ReadOnly`, `Io`.
+    /// Is it a directory that can be changed? Errors: `NotFound`, `ReadOnly`, `Io`.
     pub(super) fn check_dir(&self, dir: &Inode) -> FsResult<()> {
         self.check_writable()?;
         self.note_request();
         if dir.gone.get() || dir.nlink() == 0 {
             return Err(FsError::NotFound);
         }
-        self.check_mutable(dir)
+        Ok(())
     }
 
     /// Errors: `NotPermitted` for a file that is never changed.
@@ -84,6 +84,7 @@ impl F2fs {
         if matches!(name, b"." | b"..") || self.find_name(dir, name).await?.is_some() {
             return Err(FsError::Exists);
         }
+        may_create(dir.file_flags())?;
         let is_link = spec.kind == FileType::Symlink;
         if is_link && spec.target.len() > TARGET_MAX {
             return Err(FsError::NameTooLong);
@@ -142,7 +143,7 @@ impl F2fs {
                 return Err(e);
             }
         }
-        if dir.has_flag(flag::DIRSYNC) {
+        if dir.is_dirsync() {
             self.sync_checkpoint().await?;
         }
         self.balance_fs(true).await;
@@ -187,7 +188,7 @@ impl F2fs {
         if inode.is_dir() {
             return Err(FsError::NotPermitted);
         }
-        self.check_mutable(inode)?;
+        may_link(dir.file_flags(), inode.file_flags())?;
         if inode.gone.get() || (inode.nlink() == 0 && !inode.linkable.get()) {
             return Err(FsError::NotFound);
         }
@@ -205,7 +206,7 @@ impl F2fs {
         added?;
         inode.linkable.set(false);
         self.met(inode, dir.ino, name);
-        if dir.has_flag(flag::DIRSYNC) {
+        if dir.is_dirsync() {
             self.sync_checkpoint().await?;
         }
         Ok(())
@@ -228,12 +229,12 @@ impl F2fs {
         }
         let place = self.find_name(dir, name).await?.ok_or(FsError::NotFound)?;
         let inode = self.iget(place.ino()).await?;
+        may_delete(dir.file_flags(), inode.file_flags())?;
         match (inode.is_dir(), rmdir) {
             (true, false) => return Err(FsError::IsDir),
             (false, true) => return Err(FsError::NotDir),
             _ => {}
         }
-        self.check_mutable(&inode)?;
         let inner = if rmdir { Some(inode.lock.lock().await) } else { None };
         if rmdir && !self.is_empty_dir(&inode).await? {
             return Err(FsError::NotEmpty);
@@ -264,7 +265,7 @@ impl F2fs {
         F2fs::unmet(inode, dir.ino, name);
         self.delete_name(dir, &place, Some(inode)).await?;
         drop(op);
-        if dir.has_flag(flag::DIRSYNC) {
+        if dir.is_dirsync() {
             self.sync_checkpoint().await?;
         }
         Ok(())

@@ -8,8 +8,8 @@ use wp_block::PlugGuard;
 use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, InUse, Kiocb, NodeSpec,
-    Opened, Reserve, StatFs, SyncKind, XattrSet, closed, opened,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType, InUse, Kiocb,
+    NodeSpec, Opened, Reserve, Seek, StatFs, SyncKind, XattrSet, closed, opened,
 };
 
 use super::data::block_range;
@@ -51,7 +51,8 @@ impl Mounted {
         self.0.check_mutable(inode)?;
         let AttrChange { size, mode, uid, gid, atime, mtime } = change;
         let others = mode.is_some() || uid.is_some() || gid.is_some();
-        if others && inode.has_flag(flag::APPEND) {
+        let sets_times = atime.is_some() || mtime.is_some();
+        if (others || sets_times) && inode.has_flag(flag::APPEND) {
             return Err(FsError::NotPermitted);
         }
         if let Some(size) = size {
@@ -63,7 +64,7 @@ impl Mounted {
             }
             self.0.set_length(inode, *size).await?;
         }
-        let others = others || atime.is_some() || mtime.is_some();
+        let others = others || sets_times;
         if others {
             let now = self.0.time();
             let mut f = inode.f.borrow_mut();
@@ -162,6 +163,38 @@ impl FileSystem for Mounted {
         self.0.files.inodes.borrow().get(ino.0).map(|inode| inode.kind())
     }
 
+    fn flags_in_memory(&self, ino: Ino) -> FileFlags {
+        let inodes = self.0.files.inodes.borrow();
+        inodes.get(ino.0).map_or(FileFlags::NONE, |inode| inode.file_flags())
+    }
+
+    fn set_flags<'a>(&'a self, ino: Ino, flags: FileFlags) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let lock = self.0.lock_alone(&inode).await;
+            let out = match inode.gone.get() {
+                true => Err(FsError::NotFound),
+                false => self.0.set_file_flags(&inode, flags),
+            };
+            drop(lock);
+            self.done(user, out).await
+        })
+    }
+
+    fn checks_immutable_writes(&self) -> bool {
+        true
+    }
+
+    fn seek<'a>(&'a self, ino: Ino, offset: u64, what: Seek) -> Fut<'a, u64> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.seek_in(&inode, offset, what).await;
+            self.done(user, out).await
+        })
+    }
+
     fn read_dir<'a>(&'a self, dir: Ino) -> Fut<'a, Vec<DirEntry>> {
         Box::pin(async move {
             let d = self.dir(dir).await?;
@@ -215,10 +248,6 @@ impl FileSystem for Mounted {
             }
             let user = InUse::new(&inode);
             let lock = self.0.lock_for_write(&inode).await;
-            // Without O_APPEND an append-only file cannot be opened for writing.
-            if offset.is_some() && inode.has_flag(flag::APPEND) {
-                return Err(FsError::NotPermitted);
-            }
             let at = offset.unwrap_or(inode.size.get());
             let out = self.0.write_data(&inode, at, data).await;
             drop(lock);
@@ -291,9 +320,6 @@ impl FileSystem for Mounted {
             let inode = self.get(ino).await?;
             if inode.is_dir() {
                 return Err(FsError::IsDir);
-            }
-            if offset.is_some() && inode.has_flag(flag::APPEND) {
-                return Err(FsError::NotPermitted);
             }
             let user = InUse::new(&inode);
             let out = self.0.write_direct(&inode, offset, data, (sync, told), io).await;

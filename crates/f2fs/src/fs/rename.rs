@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use wp_base::{DeviceNumber, FsError, FsResult};
 use wp_rt::CpuOp;
-use wp_vfs::RenameHow;
+use wp_vfs::{RenameHow, may_create, may_delete};
 
 use super::dir::Place;
 use super::ino_sets::InoSet;
@@ -15,7 +15,10 @@ use super::mount::{F2fs, FsyncMode};
 use super::namei::check_plain;
 use super::new_inode::NewInode;
 use crate::disk;
-use crate::disk::inode::{advise, flag, mode};
+use crate::disk::inode::{advise, mode};
+
+/// `S_ISGID`: what is made in the directory has its group (`inode_init_owner`).
+const SET_GROUP: u16 = 0o2000;
 
 impl F2fs {
     /// Is directory `above` on the way from `dir` to the root, or `dir` itself?
@@ -61,13 +64,16 @@ impl F2fs {
         if replaced.as_ref().is_some_and(|r| r.ino == inode.ino) {
             return Ok(());
         }
-        self.check_mutable(&inode)?;
         let is_dir = inode.is_dir();
         if is_dir && self.is_above(inode.ino, new_dir).await? {
             return Err(FsError::Invalid("a directory into itself"));
         }
+        may_delete(old_dir.file_flags(), inode.file_flags())?;
+        match &replaced {
+            Some(r) => may_delete(new_dir.file_flags(), r.file_flags())?,
+            None => may_create(new_dir.file_flags())?,
+        }
         if let Some(r) = &replaced {
-            self.check_mutable(r)?;
             match (is_dir, r.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),
@@ -108,7 +114,7 @@ impl F2fs {
         moved?;
         F2fs::unmet(&inode, old_dir.ino, old_name);
         self.met(&inode, new_dir.ino, new_name);
-        if old_dir.has_flag(flag::DIRSYNC) || new_dir.has_flag(flag::DIRSYNC) {
+        if old_dir.is_dirsync() || new_dir.is_dirsync() {
             self.sync_checkpoint().await?;
         }
         drop(held);
@@ -190,10 +196,11 @@ impl F2fs {
 
     /// A character device 0:0 without a name yet, in use by the caller (`f2fs_create_whiteout`).
     async fn whiteout(self: &Rc<Self>, dir: &Rc<Inode>, name: &[u8]) -> FsResult<Rc<Inode>> {
+        let (parent_mode, group) = (dir.f.borrow().mode, dir.f.borrow().gid);
         let new = NewInode {
             mode: mode::CHAR_DEVICE,
             uid: 0,
-            gid: 0,
+            gid: if parent_mode & SET_GROUP == 0 { 0 } else { group },
             name: None,
             device: DeviceNumber::default(),
         };
@@ -224,8 +231,8 @@ impl F2fs {
         if x.ino == y.ino {
             return Ok(());
         }
-        self.check_mutable(&x)?;
-        self.check_mutable(&y)?;
+        may_delete(a_dir.file_flags(), x.file_flags())?;
+        may_delete(b_dir.file_flags(), y.file_flags())?;
         let crosses = a_dir.ino != b_dir.ino;
         let delta = match (crosses, x.is_dir(), y.is_dir()) {
             (true, true, false) => 1,
@@ -266,7 +273,7 @@ impl F2fs {
             F2fs::unmet(inode, from.0.ino, from.1);
             self.met(inode, to.0.ino, to.1);
         }
-        if a_dir.has_flag(flag::DIRSYNC) || b_dir.has_flag(flag::DIRSYNC) {
+        if a_dir.is_dirsync() || b_dir.is_dirsync() {
             self.sync_checkpoint().await?;
         }
         Ok(())

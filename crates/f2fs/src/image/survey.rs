@@ -2,7 +2,7 @@
 
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::Overlay;
-use wp_vfs::{FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
+use wp_vfs::{FileFlags, FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
 
 use crate::disk::inode::inline;
 use crate::disk::xattr::Attribute;
@@ -54,6 +54,8 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
             }
         }
     }
+    let root = image.inode(nid::ROOT).and_then(|record| file(&image, ".".to_owned(), &record));
+    out.root = root.ok().map(|(file, _)| file.stat);
     out.files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(out)
 }
@@ -103,6 +105,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
             owner: (inode.uid.get(), inode.gid.get()),
             mtime: TimeSpec { secs: modified.secs, nanos: modified.nanos },
             device: inode.device(&record.shape),
+            flags: FileFlags(inode.flags.get() & FileFlags::SETTABLE.0),
         },
         target,
         xattrs,

@@ -11,7 +11,7 @@
 use wp_base::{FsError, Sector};
 use wp_crash::{Before, History};
 use wp_medium::{Medium, MediumView, Overlay, PAGE_BYTES, Slice, View};
-use wp_vfs::SurveyedFile;
+use wp_vfs::{FileType, SurveyedFile};
 use wp_workload::program::{Program, Step};
 
 use super::campaign::Space;
@@ -192,7 +192,18 @@ fn left(bench: &Bench, space: Space, played: &Played) -> Result<Vec<Left>, Machi
 fn recovered(bench: &Bench, view: &dyn View) -> Result<Vec<Before>, FsError> {
     let overlay = Overlay::new(view);
     let survey = (bench.fs.survey)(&overlay, &bench.fs_options)?;
-    survey.files.into_iter().map(|f| before(&overlay, f)).collect()
+    let root = survey.root.map(|stat| Before {
+        path: ".".to_owned(),
+        kind: FileType::Dir,
+        ino: 0,
+        size: 0,
+        stat,
+        target: None,
+        xattrs: Vec::new(),
+        data: Vec::new(),
+    });
+    let files = survey.files.into_iter().map(|f| before(&overlay, f));
+    root.into_iter().map(Ok).chain(files).collect()
 }
 
 fn before(overlay: &Overlay<'_>, file: SurveyedFile) -> Result<Before, FsError> {

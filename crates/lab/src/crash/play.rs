@@ -609,7 +609,19 @@ async fn steps_of(
                     Call::Utimensat(path, ..) if error.is_none() => player.mtime(path).await.ok(),
                     _ => None,
                 };
-                dids.push(Did { call: call.clone(), error, short, read, ino, ended, mtime });
+                let flags = match error {
+                    None => player.flags(call).await.unwrap_or(None),
+                    Some(_) => None,
+                };
+                // A call that the storage failed may have come half-way.
+                let size = match error {
+                    Some(FsError::Io | FsError::NoSpace | FsError::ReadOnly) => {
+                        player.size(call).await.unwrap_or(None)
+                    }
+                    _ => None,
+                };
+                let call = call.clone();
+                dids.push(Did { call, error, short, read, ino, ended, mtime, flags, size });
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use wp_vfs::{DeviceNumber, FileType, RenameHow, TimeSpec};
+use wp_vfs::{DeviceNumber, FileFlags, FileType, RenameHow, TimeSpec};
 use wp_workload::program::{Alloc, Call, Flags, Program, Step};
 
 /// Length of a file that is there before, bytes.
@@ -71,11 +71,15 @@ enum Operation {
     Reflink(&'static str, &'static str),
     /// A block that is written to both files, and shared then.
     Dedupe(&'static str, &'static str),
+    Chattr(&'static str, FileFlags),
+    /// A directory whose group, and that bit, go to what is made in it.
+    SetGroup(&'static str),
 }
 
 use Operation::{
-    Append, Chmod, Chown, CopyRange, Create, Dedupe, Fallocate, Link, Mkdir, Mkfifo, Mknod, Mmap,
-    Reflink, RemoveXattr, Rename, Renameat2, Rmdir, SetXattr, Symlink, SyncFileRange, Tmpfile,
+    Append, Chattr, Chmod, Chown, CopyRange, Create, Dedupe, Fallocate, Link, Mkdir, Mkfifo, Mknod,
+    Mmap, Reflink, RemoveXattr, Rename, Renameat2, Rmdir, SetGroup, SetXattr, Symlink,
+    SyncFileRange, Tmpfile,
     Truncate, Unlink, Utimensat, Write,
 };
 
@@ -103,6 +107,11 @@ const FURTHER: &[Operation] = &[
     CopyRange("foo", "bar"),
     Reflink("foo", "bar"),
     Dedupe("foo", "bar"),
+    Chattr("foo", FileFlags::SYNC),
+    Chattr("foo", FileFlags::APPEND),
+    Chattr("foo", FileFlags::JOURNAL_DATA),
+    Chattr("A", FileFlags::DIRSYNC),
+    SetGroup("A"),
 ];
 
 /// ACE's.
@@ -171,7 +180,7 @@ impl Operation {
             Write { file: "bar", .. } | RemoveXattr(_) | Renameat2("A", ..) => &["bar"],
             Rename("foo", "bar") | Renameat2("foo", "bar", _) => &["foo", "bar"],
             CopyRange(..) | Reflink(..) | Dedupe(..) => &["foo", "bar"],
-            Mkfifo(_) | Mknod(_) | Tmpfile(_) | Chmod("A") => &[],
+            Mkfifo(_) | Mknod(_) | Tmpfile(_) | Chmod("A") | Chattr("A", _) | SetGroup(_) => &[],
             Renameat2("foo", "A/foo", _) => &["foo", "A/foo"],
             Renameat2("A/foo", ..) => &["A/foo"],
             _ => &["foo"],
@@ -187,6 +196,7 @@ impl Operation {
             Link(_, new) | Rename(_, new) | Symlink(_, new) => new,
             Mmap { file, .. } | Append(file) | SyncFileRange(file) => file,
             Chmod(path) | Chown(path) | Utimensat(path) => path,
+            Chattr(path, _) | SetGroup(path) => path,
             Mkfifo(path) | Mknod(path) | Tmpfile(path) => path,
             Renameat2(_, new, _) => new,
             CopyRange(_, new) | Reflink(_, new) | Dedupe(_, new) => new,
@@ -251,6 +261,11 @@ impl Writer {
             SetXattr { path, len } => self.set_xattr(path, len),
             Chmod(path) => self.call(Call::Chmod(path.to_owned(), 0o710)),
             Chown(path) => self.call(Call::Chown(path.to_owned(), 1000, 100)),
+            Chattr(path, flags) => self.call(Call::Chattr(path.to_owned(), flags)),
+            SetGroup(path) => {
+                self.call(Call::Chown(path.to_owned(), 0, 100));
+                self.call(Call::Chmod(path.to_owned(), 0o2755));
+            }
             Utimensat(path) => {
                 let time = |secs, nanos| TimeSpec { secs, nanos };
                 let (atime, mtime) = (time(1_000_000_000, 1), time(1_000_000_001, 123_456_789));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wp_vfs::FileFlags;
 use wp_workload::program::{Alloc, Call, Flags, Step};
 
 /// A step, with its place in the program that it comes from.
@@ -93,6 +94,11 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
                             calls.push(with_ranges(call, new));
                         }
                     }
+                }
+                Call::Chattr(path, flags) => {
+                    let fewer = FileFlags::NAMES.iter().map(|(_, flag)| flags.without(*flag));
+                    let fewer = fewer.filter(|f| f != flags && *f != FileFlags::NONE);
+                    calls.extend(fewer.map(|f| Call::Chattr(path.clone(), f)));
                 }
                 Call::Open(fd, path, how) => {
                     let less = |f: fn(&mut Flags)| {

@@ -208,9 +208,13 @@ pub fn timed(line: &str) -> Result<Timed, String> {
         start_ns: number(start)?,
         ns: number(ns)?,
         ok: ok == "1",
+        answer: match *sent {
+            [_, _, answer] => Some(answer.parse().map_err(|_| wrong())?),
+            _ => None,
+        },
         sent: match *sent {
             [] => None,
-            [requests, flushes] => {
+            [requests, flushes, ..] if sent.len() < 4 => {
                 let requests = requests.parse().map_err(|_| wrong())?;
                 Some(Sent { requests, flushes: number(flushes)? })
             }

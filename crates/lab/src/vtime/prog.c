@@ -1,6 +1,7 @@
 // Runs a program text (see program.rs) in a directory and prints, for each timed call or stretch,
-//   CASE OP INDEX START_NS DURATION_NS OK REQUESTS FLUSHES
-// in nanoseconds of CLOCK_MONOTONIC; what the device was sent and flushed meanwhile.
+//   CASE OP INDEX START_NS DURATION_NS OK REQUESTS FLUSHES ANSWER
+// in nanoseconds of CLOCK_MONOTONIC; what the device was sent and flushed meanwhile; the negative
+// number of the error, or where a seek found what it looked for.
 // Usage: prog FILE DIR; prog now
 #define _GNU_SOURCE
 #include <errno.h>
@@ -8,6 +9,8 @@
 #include <linux/aio_abi.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,27 +111,35 @@ static struct timespec when(const char *text) {
     return t;
 }
 
-// A store through a mapping of its own. Behind the last page of the file it would be SIGBUS.
+static sigjmp_buf faulted;
+static void on_fault(int signal) { siglongjmp(faulted, signal); }
+
+// A store through a mapping of its own; EFAULT where a page is behind the end of the file, or may
+// not be written any more.
 static int mmap_write(int fd, const char *bytes, uint64_t n, uint64_t at) {
     struct stat st;
     if (fstat(fd, &st)) return -1;
     uint64_t from = at / 4096 * 4096, end = (at + n + 4095) / 4096 * 4096;
-    if (end > ((uint64_t)st.st_size + 4095) / 4096 * 4096) {
-        errno = EFAULT;
-        return -1;
-    }
-    char *m = mmap(0, end - from, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
+    char *m = mmap(0, n ? end - from : 0, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
     if (m == MAP_FAILED) return -1;
-    memcpy(m + (at - from), bytes, n);
-    return munmap(m, end - from);
+    int bad = end > ((uint64_t)st.st_size + 4095) / 4096 * 4096;
+    if (!bad) {
+        signal(SIGBUS, on_fault);
+        bad = sigsetjmp(faulted, 1);
+        if (!bad) memcpy(m + (at - from), bytes, n);
+        signal(SIGBUS, SIG_DFL);
+    }
+    munmap(m, end - from);
+    errno = EFAULT;
+    return bad ? -1 : 0;
 }
 
 static int sync_mapped(int fd, uint64_t at, uint64_t n) {
     uint64_t from = at / 4096 * 4096, end = (at + n + 4095) / 4096 * 4096;
-    char *m = mmap(0, end - from, PROT_READ, MAP_SHARED, fd, from);
+    char *m = mmap(0, n ? end - from : 4096, PROT_READ, MAP_SHARED, fd, from);
     if (m == MAP_FAILED) return -1;
-    int r = msync(m, end - from, MS_SYNC), e = errno;
-    munmap(m, end - from);
+    int r = msync(m, n ? end - from : 0, MS_SYNC), e = errno;
+    munmap(m, n ? end - from : 4096);
     errno = e;
     return r;
 }
@@ -148,6 +159,38 @@ static int dedupe(int fd, uint64_t at, int target, uint64_t to, uint64_t n) {
     return -1;
 }
 
+// As chattr(1) does it: of files and directories, and the flags that have no word stay.
+static int change_flags(const char *path, char *text) {
+    static const struct {
+        const char *word;
+        unsigned flag;
+    } known[] = {{"append", FS_APPEND_FL},   {"immutable", FS_IMMUTABLE_FL},
+                 {"nodump", FS_NODUMP_FL},   {"noatime", FS_NOATIME_FL},
+                 {"sync", FS_SYNC_FL},       {"dirsync", FS_DIRSYNC_FL},
+                 {"nocow", FS_NOCOW_FL},     {"journal-data", FS_JOURNAL_DATA_FL},
+                 {"compress", FS_COMPR_FL}};
+    unsigned set = 0, all = 0, now = 0;
+    for (unsigned i = 0; i < sizeof known / sizeof *known; i++) all |= known[i].flag;
+    for (char *save, *w = strtok_r(text, ",", &save); w; w = strtok_r(0, ",", &save))
+        for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
+            if (!strcmp(w, known[i].word)) set |= known[i].flag;
+    struct stat st;
+    if (lstat(path, &st)) return -1;
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return errno = EOPNOTSUPP, -1;
+    int fd = open(path, O_RDONLY | O_NONBLOCK);
+    if (fd < 0) return -1;
+    int r = ioctl(fd, FS_IOC_GETFLAGS, &now);
+    now = (now & ~all) | set;
+    if (!r) r = ioctl(fd, FS_IOC_SETFLAGS, &now);
+    int e = errno;
+    close(fd);
+    errno = e;
+    return r;
+}
+
+// What the last call found, if it looked for something.
+static long long found;
+
 // One call, already split into words; everything but the call itself is done before `start`.
 static long call(char **w, uint64_t *start, uint64_t *end) {
     char *c = w[0];
@@ -156,6 +199,7 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     int fd = n < FDS ? fds[n] : -1;
     uint64_t a = w[2] ? strtoull(w[2], 0, 10) : 0, b = w[3] ? strtoull(w[3], 0, 10) : 0;
     errno = EINVAL;
+    found = 0;
 #define T(e) do { before = sent(); *start = now(); r = (e); *end = now(); after = sent(); } while (0)
     if (!strcmp(c, "open")) {
         int f = flags(w[3]);
@@ -249,6 +293,9 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     else if (!strcmp(c, "mkdir")) T(mkdir(w[1], 0755));
     else if (!strcmp(c, "rmdir")) T(rmdir(w[1]));
     else if (!strcmp(c, "symlink")) T(symlink(w[1], w[2]));
+    else if (!strcmp(c, "chattr")) T(change_flags(w[1], w[2]));
+    else if (!strcmp(c, "seek_data")) T(found = lseek(fd, a, SEEK_DATA));
+    else if (!strcmp(c, "seek_hole")) T(found = lseek(fd, a, SEEK_HOLE));
     else if (!strcmp(c, "setxattr")) {
         a = strtoull(w[3], 0, 10);
         memset(buf, 1 + atoi(w[4]) % 255, a);
@@ -258,10 +305,10 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     return r;
 }
 
-static void done(char *op, char *index, uint64_t start, uint64_t end, long r) {
-    printf("%s\t%s\t%s\t%llu\t%llu\t%d\t%lld\t%lld\n", kase, op, index, (unsigned long long)start,
-           (unsigned long long)(end - start), r >= 0, after.requests - before.requests,
-           after.flushes - before.flushes);
+static void done(char *op, char *index, uint64_t start, uint64_t end, long r, long long answer) {
+    printf("%s\t%s\t%s\t%llu\t%llu\t%d\t%lld\t%lld\t%lld\n", kase, op, index,
+           (unsigned long long)start, (unsigned long long)(end - start), r >= 0,
+           after.requests - before.requests, after.flushes - before.flushes, answer);
 }
 
 int main(int argc, char **argv) {
@@ -301,7 +348,7 @@ int main(int argc, char **argv) {
         } else if (!strcmp(w[0], "end")) {
             uint64_t end = now();
             before = begun, after = sent();
-            done(op, index, begin, end, 0);
+            done(op, index, begin, end, 0, 0);
         }
         else if (!strcmp(w[0], "exit")) {
             static struct io_event ended[AIO];
@@ -312,8 +359,9 @@ int main(int argc, char **argv) {
             uint64_t a = 0, b = 0;
             char *colon = strrchr(w[0], ':');
             long r = call(w + 1, &a, &b);
+            long long answer = r < 0 ? -errno : found;
             if (colon) *colon = 0;
-            done(w[0] + 1, colon ? colon + 1 : "0", a, b, r);
+            done(w[0] + 1, colon ? colon + 1 : "0", a, b, r, answer);
         } else {
             uint64_t a, b;
             if (call(w, &a, &b) < 0) {

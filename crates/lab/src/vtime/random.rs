@@ -382,7 +382,7 @@ impl Generator {
     }
 }
 
-/// A call that took another number of waits, or ended otherwise.
+/// A call that took another number of waits, or answered otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CallDifference {
     /// Name and index.
@@ -464,9 +464,10 @@ pub fn judge(config: &Config, program: &Program, theirs: &Ran, requests: bool) -
     };
     let texts = |calls: &[Timed]| -> Vec<String> {
         let waits = Timed::all_waits(calls, LATENCY_NS);
-        let text = |(t, waits): (&Timed, u64)| match t.ok {
-            true => waits.to_string(),
-            false => "failed".to_owned(),
+        let text = |(t, waits): (&Timed, u64)| match (t.ok, t.answered()) {
+            (true, None) => waits.to_string(),
+            (true, Some(found)) => format!("{waits}, {found}"),
+            (false, failed) => failed.unwrap_or_default(),
         };
         calls.iter().zip(waits).map(text).collect()
     };

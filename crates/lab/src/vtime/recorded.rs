@@ -47,6 +47,7 @@ pub fn calls(config: &str) -> Result<Vec<Timed>, String> {
             ns: ns.parse().map_err(|_| wrong())?,
             ok: true,
             sent: None,
+            answer: None,
         });
     }
     Ok(out)

@@ -8,12 +8,12 @@
 use std::rc::Rc;
 
 use wp_base::event::{BlockAction, Class, Event, Flags, Op, Record};
-use wp_base::{FsError, FsResult, Span, Time};
+use wp_base::{FsError, FsResult, LINUX_ERRNOS, Span, Time};
 use wp_block::BlockQueue;
 use wp_device::preset;
 use wp_medium::MediumView;
 use wp_vfs::{Options, Vfs};
-use wp_workload::program::{Label, Player, Program, Step};
+use wp_workload::program::{Call, Label, Player, Program, Step};
 
 use super::config::Config;
 use crate::machine::{Machine, MachineError, MachineSpec};
@@ -55,6 +55,10 @@ pub struct Timed {
     /// What the device was sent meanwhile; `None`: not counted.
     #[serde(default)]
     pub sent: Option<Sent>,
+    /// The negative number of the error, or where a seek found what it looked for; `None`: not
+    /// told.
+    #[serde(default)]
+    pub answer: Option<i64>,
 }
 
 /// What the device was sent, as `/sys/block/DEVICE/stat` counts it.
@@ -90,6 +94,20 @@ impl Sent {
 }
 
 impl Timed {
+    /// What the call answered, beside how long it took: an error, or what a seek found.
+    pub fn answered(&self) -> Option<String> {
+        let known = |n: i64| LINUX_ERRNOS.iter().find(|(_, number)| i64::from(*number) == -n);
+        match (self.ok, self.answer) {
+            (true, None | Some(0)) => None,
+            (true, Some(found)) => Some(format!("at {found}")),
+            (false, Some(n)) => {
+                let name = known(n).map_or_else(|| format!("error {}", -n), |e| e.0.to_owned());
+                Some(format!("failed: {name}"))
+            }
+            (false, None) => Some("failed".to_owned()),
+        }
+    }
+
     /// Device waits in its chain.
     pub fn waits(&self, latency_ns: u64) -> u64 {
         self.ns / latency_ns.max(1)
@@ -287,7 +305,7 @@ impl Interpreter {
                 }
                 Step::End => {
                     if let Some((label, start, sent)) = stretch.take() {
-                        self.note(&label, (start, sent), true);
+                        self.note(&label, (start, sent), &Ok(0));
                     }
                 }
                 Step::Exit => self.player.exit().await?,
@@ -302,7 +320,10 @@ impl Interpreter {
                 }
                 Step::Call(label, call) => {
                     let start = (rt.now(), self.count());
-                    let out = self.player.call(call).await;
+                    let out = match call {
+                        Call::Seek(..) => self.player.seek(call).await,
+                        call => self.player.call(call).await.map(|()| 0),
+                    };
                     // The guest has one CPU: on the way back to the program kblockd has its turn
                     // first (WQ_HIGHPRI).
                     if self.queue.requeued() > 0 {
@@ -312,8 +333,8 @@ impl Interpreter {
                         return Err(e);
                     }
                     match label {
-                        Some(label) => self.note(label, start, out.is_ok()),
-                        None => out?,
+                        Some(label) => self.note(label, start, &out),
+                        None => drop(out?),
                     }
                 }
             }
@@ -321,7 +342,7 @@ impl Interpreter {
         Ok(())
     }
 
-    fn note(&mut self, label: &Label, (start, sent): (Time, Sent), ok: bool) {
+    fn note(&mut self, label: &Label, (start, sent): (Time, Sent), out: &FsResult<u64>) {
         let now = self.count();
         self.timed.push(Timed {
             case: self.case.clone(),
@@ -329,7 +350,11 @@ impl Interpreter {
             index: label.index,
             start_ns: start.0,
             ns: self.vfs.rt().now().since(start).0,
-            ok,
+            ok: out.is_ok(),
+            answer: Some(match out {
+                Ok(found) => found.cast_signed(),
+                Err(e) => -i64::from(e.number()),
+            }),
             sent: Some(Sent {
                 requests: now.requests - sent.requests,
                 flushes: now.flushes - sent.flushes,
@@ -352,6 +377,7 @@ mod tests {
             ns,
             ok: true,
             sent: None,
+            answer: None,
         };
         let mut calls = vec![call(100_000)];
         calls.extend((0..10).map(|_| call(256)));

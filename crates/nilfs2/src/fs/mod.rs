@@ -17,6 +17,7 @@
 
 mod cleaner;
 mod data;
+pub(crate) mod file_flags;
 mod namei;
 mod names;
 mod ops;

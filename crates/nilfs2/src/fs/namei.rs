@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 
 use wp_base::{FsError, FsResult};
-use wp_vfs::{FileType as VfsType, NodeSpec};
+use wp_vfs::{FileType as VfsType, NodeSpec, RenameHow, may_create, may_delete, may_link};
 
 use super::Nilfs;
+use super::file_flags::{flags_of, inherited};
 use crate::disk::{FileType, Inode, ino};
 
 /// Most links of a file. `NILFS_LINK_MAX`.
@@ -66,6 +67,8 @@ impl Nilfs {
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e),
         }
+        let parent = self.inode(dir)?;
+        may_create(flags_of(&parent))?;
         self.check_room()?;
         let is_dir = spec.kind == VfsType::Dir;
         if is_dir {
@@ -82,6 +85,7 @@ impl Nilfs {
         if matches!(spec.kind, VfsType::Char | VfsType::Block) {
             inode.set_device(spec.device);
         }
+        inode.flags = inherited(&parent, &inode).into();
         self.stamp(&mut inode, true);
         let number = self.store.borrow_mut().make_file(inode)?;
         self.inode_sync.borrow_mut().insert(number);
@@ -103,6 +107,7 @@ impl Nilfs {
     /// Removes a name that is not a directory's.
     pub(super) fn unlink_name(&self, dir: u64, name: &[u8]) -> FsResult<()> {
         let found = self.find_name(dir, name)?;
+        may_delete(flags_of(&self.inode(dir)?), flags_of(&self.inode(found.ino)?))?;
         if self.inode(found.ino)?.is_dir() {
             return Err(FsError::IsDir);
         }
@@ -113,6 +118,7 @@ impl Nilfs {
     /// Removes an empty directory; both are in memory.
     pub(super) fn remove_dir(&self, dir: u64, name: &[u8]) -> FsResult<()> {
         let found = self.find_name(dir, name)?;
+        may_delete(flags_of(&self.inode(dir)?), flags_of(&self.inode(found.ino)?))?;
         if !self.inode(found.ino)?.is_dir() {
             return Err(FsError::NotDir);
         }
@@ -128,13 +134,14 @@ impl Nilfs {
     /// Adds a name to an inode.
     pub(super) fn link_name(&self, number: u64, dir: u64, name: &[u8]) -> FsResult<()> {
         let inode = self.inode(number)?;
-        if inode.is_dir() {
-            return Err(FsError::NotPermitted);
-        }
         match self.find_name(dir, name) {
             Ok(_) => return Err(FsError::Exists),
             Err(FsError::NotFound) => {}
             Err(e) => return Err(e),
+        }
+        may_link(flags_of(&self.inode(dir)?), flags_of(&inode))?;
+        if inode.is_dir() {
+            return Err(FsError::NotPermitted);
         }
         // The kernel makes no file of this file system without a name (`vfs_link`).
         if inode.links_count.get() == 0 {
@@ -165,12 +172,47 @@ impl Nilfs {
         }
     }
 
+    /// What `vfs_rename` says of a rename before the file system sees its flag.
+    pub(super) fn check_special_rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        how: RenameHow,
+    ) -> FsResult<()> {
+        let flags = |number| Ok::<_, FsError>(flags_of(&self.inode(number)?));
+        let moved = self.find_name(from.0, from.1)?.ino;
+        let other = match self.find_name(to.0, to.1) {
+            Ok(other) => Some(other.ino),
+            Err(FsError::NotFound) if how != RenameHow::Exchange => None,
+            Err(e) => return Err(e),
+        };
+        if other != Some(moved) {
+            may_delete(flags(from.0)?, flags(moved)?)?;
+            match other {
+                Some(other) => may_delete(flags(to.0)?, flags(other)?)?,
+                None => may_create(flags(to.0)?)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Moves a name, replacing what stands at the new one; all directories are in memory.
     /// `nilfs_rename`.
     pub(super) fn move_name(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> FsResult<()> {
         let found = self.find_name(from.0, from.1)?;
-        self.check_room()?;
         let inode = self.inode(found.ino)?;
+        let old = match self.find_name(to.0, to.1) {
+            Ok(old) if old.ino == found.ino => return Ok(()),
+            Ok(old) => Some(flags_of(&self.inode(old.ino)?)),
+            Err(_) => None,
+        };
+        may_delete(flags_of(&self.inode(from.0)?), flags_of(&inode))?;
+        let target = flags_of(&self.inode(to.0)?);
+        match old {
+            Some(old) => may_delete(target, old)?,
+            None => may_create(target)?,
+        }
+        self.check_room()?;
         let kind = FileType::of_mode(inode.mode.get());
         let is_dir = inode.is_dir();
         let moves_dir = is_dir && from.0 != to.0;

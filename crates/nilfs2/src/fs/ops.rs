@@ -7,11 +7,12 @@ use wp_cache::{Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, Kiocb, NodeSpec,
-    RenameHow, Reserve, StatFs, SyncKind, TimeSpec,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType, Kiocb,
+    NodeSpec, RenameHow, Reserve, StatFs, SyncKind, TimeSpec,
 };
 
 use super::Nilfs;
+use super::file_flags::flags_of;
 use crate::disk;
 use crate::site;
 
@@ -184,38 +185,44 @@ impl FileSystem for Mounted {
 
     fn create<'a>(&'a self, dir: Ino, name: &'a [u8], spec: &'a NodeSpec) -> Fut<'a, Ino> {
         Box::pin(async move {
-            let _sem = self.0.begin().await?;
+            let sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             self.0.rt.cpu(CpuOp::NameChange, 1).await;
             self.0.rt.cpu(CpuOp::InodeChange, 1).await;
             let made = self.0.make(dir.0, name, spec).map(Ino);
-            self.0.settled(made).await
+            let made = self.0.settled(made).await?;
+            drop(sem);
+            self.0.sync_names(&[dir.0]).await.map(|()| made)
         })
     }
 
     fn unlink<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
         Box::pin(async move {
-            let _sem = self.0.begin().await?;
+            let sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             if let Ok(found) = self.0.find_name(dir.0, name) {
                 self.0.rt.cpu(CpuOp::NameChange, 1).await;
                 self.freeing(found.ino, 1).await;
             }
             let done = self.0.unlink_name(dir.0, name);
-            self.0.settled(done).await
+            self.0.settled(done).await?;
+            drop(sem);
+            self.0.sync_names(&[dir.0]).await
         })
     }
 
     fn rmdir<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
         Box::pin(async move {
-            let _sem = self.0.begin().await?;
+            let sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             let found = self.0.find_name(dir.0, name)?;
             self.0.load_dir(found.ino).await?;
             self.0.rt.cpu(CpuOp::NameChange, 1).await;
             self.freeing(found.ino, 2).await;
             let done = self.0.remove_dir(dir.0, name);
-            self.0.settled(done).await
+            self.0.settled(done).await?;
+            drop(sem);
+            self.0.sync_names(&[dir.0]).await
         })
     }
 
@@ -227,11 +234,8 @@ impl FileSystem for Mounted {
         how: RenameHow,
     ) -> Fut<'a, ()> {
         Box::pin(async move {
-            if matches!(how, RenameHow::Exchange | RenameHow::Whiteout) {
-                return Err(FsError::Invalid("NILFS2 has no RENAME_EXCHANGE or RENAME_WHITEOUT"));
-            }
             let fs = &self.0;
-            let _sem = fs.begin().await?;
+            let sem = fs.begin().await?;
             fs.load_dir(from.0.0).await?;
             fs.load_dir(to.0.0).await?;
             let moved = fs.find_name(from.0.0, from.1)?.ino;
@@ -244,6 +248,10 @@ impl FileSystem for Mounted {
             if how == RenameHow::NoReplace && fs.find_name(to.0.0, to.1).is_ok() {
                 return Err(FsError::Exists);
             }
+            if matches!(how, RenameHow::Exchange | RenameHow::Whiteout) {
+                fs.check_special_rename((from.0.0, from.1), (to.0.0, to.1), how)?;
+                return Err(FsError::Invalid("NILFS2 has no RENAME_EXCHANGE or RENAME_WHITEOUT"));
+            }
             fs.rt.cpu(CpuOp::NameChange, 2).await;
             if let Ok(old) = fs.find_name(to.0.0, to.1) {
                 let is_dir = fs.inode(old.ino)?.is_dir();
@@ -255,17 +263,21 @@ impl FileSystem for Mounted {
                 }
             }
             let done = fs.move_name((from.0.0, from.1), (to.0.0, to.1));
-            fs.settled(done).await
+            fs.settled(done).await?;
+            drop(sem);
+            fs.sync_names(&[from.0.0, to.0.0]).await
         })
     }
 
     fn link<'a>(&'a self, ino: Ino, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
         Box::pin(async move {
-            let _sem = self.0.begin().await?;
+            let sem = self.0.begin().await?;
             self.0.load_dir(dir.0).await?;
             self.0.rt.cpu(CpuOp::NameChange, 1).await;
             let done = self.0.link_name(ino.0, dir.0, name);
-            self.0.settled(done).await
+            self.0.settled(done).await?;
+            drop(sem);
+            self.0.sync_names(&[dir.0]).await
         })
     }
 
@@ -290,11 +302,21 @@ impl FileSystem for Mounted {
         Call::now(self.get_attr(ino))
     }
 
+    fn flags_in_memory(&self, ino: Ino) -> FileFlags {
+        self.0.inode(ino.0).map_or(FileFlags::NONE, |i| flags_of(&i))
+    }
+
+    fn set_flags<'a>(&'a self, ino: Ino, flags: FileFlags) -> Fut<'a, ()> {
+        Box::pin(self.0.set_file_flags(ino.0, flags))
+    }
+
     fn set_attr<'a>(&'a self, ino: Ino, change: &'a AttrChange) -> Fut<'a, ()> {
         Box::pin(async move {
             let fs = &self.0;
-            let _inode = fs.lock_inode(ino.0).await;
-            let _sem = fs.begin().await?;
+            let inode = fs.lock_inode(ino.0).await;
+            let sem = fs.begin().await?;
+            let cuts =
+                change.size.is_some_and(|size| fs.inode(ino.0).is_ok_and(|i| i.size.get() != size));
             if let Some(size) = change.size {
                 if !self.file(ino)?.is_file() {
                     return Err(FsError::Invalid("only regular files have a length to change"));
@@ -313,7 +335,10 @@ impl FileSystem for Mounted {
                     (i.mtime, i.mtime_nsec) = (t.secs.cast_unsigned().into(), t.nanos.into());
                 }
             });
-            fs.settled(done).await
+            fs.settled(done).await?;
+            drop((sem, inode));
+            // `nilfs_truncate`
+            if cuts { fs.sync_with(ino.0).await } else { Ok(()) }
         })
     }
 
@@ -462,7 +487,8 @@ impl FileSystem for Mounted {
     ) -> Fut<'a, ()> {
         Box::pin(async move {
             let fs = &self.0;
-            self.file(ino)?;
+            // A directory's pages are written as a file's are.
+            fs.inode(ino.0)?;
             if to <= from || !fs.store.borrow_mut().has_dirty_data(ino.0)? {
                 return Ok(());
             }

@@ -41,6 +41,8 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
             }
         }
     }
+    let root = image.inode(ino::ROOT).and_then(|record| file(&image, ".".to_owned(), &record));
+    out.root = root.ok().map(|file| file.stat);
     out.files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(out)
 }
@@ -81,6 +83,7 @@ fn file(image: &Image<'_>, path: String, record: &Record) -> FsResult<SurveyedFi
                 nanos: inode.mtime_nsec.get(),
             },
             device: inode.device(),
+            flags: crate::fs::file_flags::flags_of(inode),
         },
         target,
         xattrs: Some(Vec::new()),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wp_vfs::{DeviceNumber, FileType, RenameHow, TimeSpec};
+use wp_vfs::{DeviceNumber, FileFlags, FileType, RenameHow, Seek, TimeSpec};
 
 /// Most descriptors that a program has, and the longest write, bytes (`prog.c` has as much room).
 pub const LIMITS: (u32, u32) = (64, 1 << 20);
@@ -320,6 +320,10 @@ pub enum Call {
     },
     /// `removexattr`: path, name.
     RemoveXattr(String, String),
+    /// `FS_IOC_SETFLAGS`: path, and the flags that it has of those with words.
+    Chattr(String, FileFlags),
+    /// `lseek` with `SEEK_DATA` or `SEEK_HOLE`: descriptor, offset.
+    Seek(u32, Seek, u64),
     /// `pread`.
     Pread {
         /// Descriptor.
@@ -398,6 +402,9 @@ impl Call {
             Call::Symlink(..) => "symlink",
             Call::SetXattr { .. } => "setxattr",
             Call::RemoveXattr(..) => "removexattr",
+            Call::Chattr(..) => "chattr",
+            Call::Seek(_, Seek::Data, _) => "seek_data",
+            Call::Seek(_, Seek::Hole, _) => "seek_hole",
             Call::Pread { .. } => "pread",
             Call::Fadvise(..) => "fadvise",
             Call::AioWrite { .. } => "aio_write",
@@ -435,6 +442,7 @@ impl Call {
             | Call::Msync(fd, ..)
             | Call::SyncFileRange(fd, ..)
             | Call::Linkat(fd, _)
+            | Call::Seek(fd, ..)
             | Call::Fallocate(fd, ..) => vec![fd],
             Call::CopyFileRange { from, to, .. }
             | Call::Reflink { from, to, .. }
@@ -457,6 +465,7 @@ impl Call {
             | Call::Symlink(..)
             | Call::SetXattr { .. }
             | Call::RemoveXattr(..)
+            | Call::Chattr(..)
             | Call::Mark(_) => Vec::new(),
         }
     }
@@ -478,6 +487,7 @@ impl Call {
             | Call::Truncate(p, _)
             | Call::SetXattr { path: p, .. }
             | Call::RemoveXattr(p, _)
+            | Call::Chattr(p, _)
             | Call::Mark(p) => vec![p],
             Call::Rename(a, b) | Call::Renameat2(a, b, _) | Call::Link(a, b) => vec![a, b],
             Call::Close(_)
@@ -501,6 +511,7 @@ impl Call {
             | Call::Sync
             | Call::Ftruncate(..)
             | Call::Fallocate(..)
+            | Call::Seek(..)
             | Call::DropCaches => Vec::new(),
         }
     }
@@ -541,6 +552,8 @@ impl fmt::Display for Call {
             Call::Utimensat(path, atime, mtime) => {
                 write!(f, "{name} {path} {} {}", seconds(*atime), seconds(*mtime))
             }
+            Call::Chattr(path, flags) => write!(f, "{name} {path} {flags}"),
+            Call::Seek(fd, _, at) => write!(f, "{name} {fd} {at}"),
             Call::Truncate(path, len) => write!(f, "{name} {path} {len}"),
             Call::AioWait(n) => write!(f, "{name} {n}"),
             Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),

@@ -1,6 +1,6 @@
 //! Calls of programs out of their words.
 
-use wp_vfs::{DeviceNumber, FileType};
+use wp_vfs::{DeviceNumber, FileFlags, FileType, Seek};
 
 use super::call::{
     AIO_MOST, Advise, Alloc, COPY_MAX, Call, Flags, LIMITS, RENAMES, XATTR_MAX, one_of,
@@ -85,6 +85,9 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
             len: w.small(XATTR_MAX + 1)?,
             seed: w.small(u32::MAX)?,
         },
+        "chattr" => Call::Chattr(w.owned()?, FileFlags::parse(w.text()?)?),
+        "seek_data" => Call::Seek(w.fd()?, Seek::Data, w.number()?),
+        "seek_hole" => Call::Seek(w.fd()?, Seek::Hole, w.number()?),
         "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
         "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
         "fadvise" => {

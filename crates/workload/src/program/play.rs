@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
 use wp_vfs::{
-    Advice, DeviceNumber, Fd, FileType, IoCall, IoContext, Iocb, OpenFlags, Reserve, TimeSpec, Vfs,
-    XattrSet,
+    Advice, DeviceNumber, Fd, FileFlags, FileType, IoCall, IoContext, Iocb, OpenFlags, Reserve,
+    TimeSpec, Vfs, XattrSet,
 };
 
 use super::{AIO_MOST, Advise, Alloc, Call, Flags};
@@ -140,6 +140,8 @@ impl Player {
                 vfs.set_xattr(path, name, &value, XattrSet::Any).await
             }
             Call::RemoveXattr(path, name) => vfs.remove_xattr(path, name).await,
+            Call::Chattr(path, flags) => vfs.chattr(path, *flags).await,
+            Call::Seek(..) => self.seek(call).await.map(drop),
             Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),
             Call::Fadvise(fd, what) => {
                 let fd = self.fd(*fd)?;
@@ -169,6 +171,36 @@ impl Player {
     /// When a file was changed last, as its file system can keep it. Errors: as for `stat`.
     pub async fn mtime(&self, path: &str) -> FsResult<TimeSpec> {
         self.vfs.stat(path).await.map(|attr| attr.mtime)
+    }
+
+    /// `lseek`; answers where it found what was looked for. Errors: as [`Player::call`].
+    pub async fn seek(&self, call: &Call) -> FsResult<u64> {
+        let Call::Seek(fd, what, at) = call else {
+            return Err(FsError::Invalid("not seek_data or seek_hole"));
+        };
+        self.vfs.seek(self.fd(*fd)?, *at, *what).await
+    }
+
+    /// The length that a file has after a call that would have changed it; `None`: of another call.
+    /// Errors: as for `stat`.
+    pub async fn size(&self, call: &Call) -> FsResult<Option<u64>> {
+        Ok(match call {
+            Call::Ftruncate(fd, _) | Call::Fallocate(fd, ..) => {
+                Some(self.vfs.fstat(self.fd(*fd)?).await?.size)
+            }
+            Call::Truncate(path, _) => Some(self.vfs.stat(path).await?.size),
+            _ => None,
+        })
+    }
+
+    /// The flags of what a call opened or changed; `None`: of another call. Errors: as for `stat`.
+    pub async fn flags(&self, call: &Call) -> FsResult<Option<FileFlags>> {
+        let ino = match call {
+            Call::Open(fd, ..) => self.vfs.ino(self.fd(*fd)?)?,
+            Call::Chattr(path, _) => self.vfs.stat(path).await?.ino,
+            _ => return Ok(None),
+        };
+        Ok(Some(self.vfs.fs().flags_in_memory(ino)))
     }
 
     /// `copy_file_range`; answers how many bytes were copied. Errors: as [`Player::call`].

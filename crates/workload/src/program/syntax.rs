@@ -61,6 +61,8 @@ pub const SYNTAX: &[Syntax] = &[
         "dedupe 0 0 1 0 4096",
         "ioctl FIDEDUPERANGE: from, to; EBADE if the bytes differ; btrfs",
     ),
+    line("seek_data FD OFFSET", "seek_data 0 4096", "lseek with SEEK_DATA; moves nothing"),
+    line("seek_hole FD OFFSET", "seek_hole 0 4096", "lseek with SEEK_HOLE; moves nothing"),
     line("fadvise FD ADVICE", "fadvise 0 dontneed", "normal, sequential, random, dontneed"),
     line("aio_write FD BYTES OFFSET SEED", "aio_write 0 4096 0 1", "io_submit of one pwrite"),
     line("aio_read FD BYTES OFFSET", "aio_read 0 4096 0", "io_submit of one pread"),
@@ -81,6 +83,12 @@ pub const SYNTAX: &[Syntax] = &[
         "utimensat PATH ACCESS MODIFICATION",
         "utimensat a 1000000000 1000000000.000000001",
         "seconds since 1970",
+    ),
+    line(
+        "chattr PATH FLAGS",
+        "chattr a append,sync",
+        "none, or some of append, immutable, nodump, noatime, sync, dirsync, journal-data, nocow, \
+         compress",
     ),
     line("setxattr PATH NAME BYTES SEED", "setxattr a user.x 40 1", "setxattr"),
     line("removexattr PATH NAME", "removexattr a user.x", "removexattr"),

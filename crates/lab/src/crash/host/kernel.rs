@@ -22,7 +22,7 @@ use wp_base::SECTOR_BYTES;
 use wp_base::plain::Shown as _;
 use wp_crash::Survivor;
 use wp_medium::{Medium, Slice};
-use wp_vfs::{DeviceNumber, FileType, Stat, TimeSpec};
+use wp_vfs::{DeviceNumber, FileFlags, FileType, Stat, TimeSpec};
 
 use crate::host::leftover::{Held, Leftover, hold, pass};
 
@@ -321,7 +321,7 @@ fn file(place: &Path, path: &str, block: u32) -> io::Result<Survivor> {
         ino: meta.ino(),
         nlink: u32::try_from(meta.nlink()).unwrap_or(u32::MAX),
         size: meta.size(),
-        stat: Some(stat(&meta)),
+        stat: Some(stat(place, &meta)),
         target,
         xattrs,
         blocks,
@@ -330,7 +330,16 @@ fn file(place: &Path, path: &str, block: u32) -> io::Result<Survivor> {
     })
 }
 
-fn stat(meta: &fs::Metadata) -> Stat {
+/// Flags of a file or directory; none of one that cannot be opened or has none.
+fn flags(place: &Path, meta: &fs::Metadata) -> FileFlags {
+    if !meta.is_file() && !meta.is_dir() {
+        return FileFlags::NONE;
+    }
+    let flags = fs::File::open(place).ok().and_then(|f| rustix::fs::ioctl_getflags(f).ok());
+    FileFlags(flags.map_or(0, |f| f.bits()) & FileFlags::SETTABLE.0)
+}
+
+fn stat(place: &Path, meta: &fs::Metadata) -> Stat {
     let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
     let nanos = u32::try_from(meta.mtime_nsec()).unwrap_or(0);
     Stat {
@@ -338,6 +347,7 @@ fn stat(meta: &fs::Metadata) -> Stat {
         owner: (meta.uid(), meta.gid()),
         mtime: TimeSpec { secs: meta.mtime(), nanos },
         device: DeviceNumber { major, minor },
+        flags: flags(place, meta),
     }
 }
 
