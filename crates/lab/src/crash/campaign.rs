@@ -15,12 +15,12 @@ use std::time::Duration;
 use wp_base::FsError;
 use wp_block::ZoneOrder;
 use wp_crash::{
-    Contract, Explorer, Failure, FsSubject, History, Plan, Profile, Rule, Totals, Violation,
+    Contract, Did, Explorer, Failure, FsSubject, History, Plan, Profile, Rule, Totals, Violation,
     most_of_frame,
 };
 use wp_medium::Medium;
 use wp_medium::Sound;
-use wp_workload::program::Program;
+use wp_workload::program::{Call, Program};
 
 use super::calls::Calls;
 use super::command::Command;
@@ -558,10 +558,12 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
 }
 
 /// Is it a program of a list with a call that the kernel of this version answers with
-/// `EOPNOTSUPP`?
+/// `EOPNOTSUPP`? A flag that it refuses is no such call.
 fn lacks_call(source: &Source, played: &Played) -> bool {
-    matches!(source, Source::Sequences(..) | Source::Wild { .. })
-        && played.dids.iter().any(|did| did.error == Some(FsError::NotInKernel))
+    let lacks = |did: &Did| {
+        did.error == Some(FsError::NotInKernel) && !matches!(did.call, Call::Chattr(..))
+    };
+    matches!(source, Source::Sequences(..) | Source::Wild { .. }) && played.dids.iter().any(lacks)
 }
 
 /// Programs `from..to`. Errors: it was given up; what was under way, if states were explored.
