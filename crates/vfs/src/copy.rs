@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
+use wp_medium::Slice;
 use wp_rt::soon;
 
 use crate::flags::FileFlags;
@@ -190,12 +191,13 @@ impl Vfs {
         let mut done = 0;
         while done < len {
             let io = Kiocb::blocking();
-            // A page of the cache that is begun within takes a page of the pipe
-            // (`filemap_splice_read`).
+            let piece = (len - done).min(PIPE_BYTES);
+            // A page of the cache that is begun within takes a page of the pipe, so the last one
+            // that is read may find none (`filemap_splice_read`).
             let within = if source.is_direct() { 0 } else { (from_at + done) % PAGE };
-            let piece = (len - done).min(PIPE_BYTES - within);
             let out = async {
-                let data = self.read_at(source, from_at + done, piece, &io).await?;
+                let mut data = self.read_at(source, from_at + done, piece, &io).await?;
+                cut(&mut data, PIPE_BYTES - within);
                 match data.is_empty() {
                     true => Ok(0),
                     false => self.write_at(target, to_at + done, &data, &io).await,
@@ -210,6 +212,17 @@ impl Vfs {
         }
         Ok(done)
     }
+}
+
+/// Leaves the first `most` bytes.
+fn cut(data: &mut Vec<Slice>, most: u64) {
+    let mut left = most;
+    data.retain_mut(|s| {
+        let kept = left.min(u64::from(s.len()));
+        left -= kept;
+        *s = s.sub(0, kept as u32);
+        kept > 0
+    });
 }
 
 /// `remap_verify_area`.
