@@ -98,7 +98,7 @@ pub struct Failure {
     pub kept: Kept,
     /// Positions on the tape between which a cut can leave it.
     pub cut: (usize, usize),
-    /// Operations that had been called, and returned, by then.
+    /// Numbers of operations that had been called, and returned, by then.
     pub operations: (u32, u32),
     /// States that the explorer had visited before.
     pub after: u64,
@@ -111,7 +111,7 @@ pub struct Look {
     pub violations: Rc<Judged>,
     /// Positions on the tape between which a cut can leave it.
     pub cut: (usize, usize),
-    /// Operations that had been called, and returned, by then.
+    /// Numbers of operations that had been called, and returned, by then.
     pub operations: (u32, u32),
     /// Number of what it recovers to.
     result: u32,
@@ -165,7 +165,7 @@ pub struct Visit<'a> {
     pub outcome: &'a Rc<Outcome>,
     /// Was it recovered now? If not, recovery could not tell it from one before.
     pub is_new: bool,
-    /// Operations that had been called, and returned, by then.
+    /// Numbers of operations that had been called, and returned, by then.
     pub operations: (u32, u32),
 }
 
@@ -219,7 +219,7 @@ pub struct Explorer<'a> {
     pub frames_done: usize,
 }
 
-/// Operations called and returned before each position of a tape.
+/// Numbers of operations called and returned before each position of a tape.
 struct Calls {
     begun: Vec<u32>,
     ended: Vec<u32>,
@@ -230,8 +230,8 @@ impl Calls {
         let (mut begun, mut ended) = (vec![0], vec![0]);
         for (_, entry) in &tape.entries {
             let (b, e) = (begun[begun.len() - 1], ended[ended.len() - 1]);
-            begun.push(if let Entry::Begin(n) = entry { n + 1 } else { b });
-            ended.push(if let Entry::End(n) = entry { n + 1 } else { e });
+            begun.push(b + u32::from(matches!(entry, Entry::Begin(_))));
+            ended.push(e + u32::from(matches!(entry, Entry::End(_))));
         }
         Calls { begun, ended }
     }

@@ -30,7 +30,7 @@ mod zoned;
 pub use explore::{Case, Explorer, Failure, Judged, Look, Options, Totals, Visit};
 pub use faults::{Faults, Faulty, Late, Regions};
 pub use history::{Contract, Frame, History, NO_EPOCH, Unit};
-pub use ledger::{Before, Did, Ledger};
+pub use ledger::{Before, Did, Ledger, Overlaps, Used};
 pub use oracle::judge;
 pub use rules::{Profile, Rule, Telling, Violation};
 pub use state::{Pages, State};

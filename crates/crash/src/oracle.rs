@@ -9,9 +9,34 @@ use crate::ledger::{FileLife, Ledger, Object};
 pub(crate) use crate::rules::{Profile, Rule, Violation};
 use crate::subject::{Outcome, Survivor};
 
-/// Judges what is left of a cut at which the operations before `begun` had been called and those
-/// before `ended` had returned.
+/// Judges what is left of a cut at which `begun` operations had been called, and `ended` had
+/// returned.
+///
+/// Of calls that overlapped nobody says which came first: what is left is allowed if one of their
+/// orders allows it. If none does, the order that it breaks least says what is broken.
 pub fn judge(
+    ledger: &Ledger,
+    outcome: &Outcome,
+    (begun, ended): (u32, u32),
+    profile: &Profile,
+) -> Vec<Violation> {
+    let mut least = judge_in_order(ledger, outcome, (begun, ended), profile);
+    if !least.is_empty() {
+        for other in ledger.others() {
+            let found = judge_in_order(other, outcome, (begun, ended), profile);
+            if found.len() < least.len() {
+                least = found;
+            }
+            if least.is_empty() {
+                break;
+            }
+        }
+    }
+    least
+}
+
+/// [`judge`] by the order that the ledger has.
+fn judge_in_order(
     ledger: &Ledger,
     outcome: &Outcome,
     (begun, ended): (u32, u32),
@@ -35,6 +60,7 @@ pub fn judge(
     if let Some(fault) = outcome.faults.first() {
         out.push(whole(Rule::Metadata, "a clean check", fault));
     }
+    let begun = ledger.order.newest_begun(begun);
     let judge = Judge { ledger, outcome, begun, ended, profile };
     judge.data(&mut out);
     judge.links(&mut out);
@@ -53,6 +79,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) outcome: &'a Outcome,
     /// Versions up to this one may be there.
     pub(crate) begun: u32,
+    /// Number of operations that had returned.
     pub(crate) ended: u32,
     pub(crate) profile: &'a Profile,
 }
@@ -389,7 +416,8 @@ impl Judge<'_> {
         if !self.profile.reads_stay {
             return;
         }
-        let back = self.ledger.stale_reads.iter().find(|(n, ..)| *n < self.ended);
+        let returned = |n: u32| self.ledger.order.has_returned(n, self.ended);
+        let back = self.ledger.stale_reads.iter().find(|(n, ..)| returned(*n));
         out.extend(back.map(|(n, path, offset, seen)| Violation {
             rule: Rule::Errors,
             path: path.clone(),
@@ -404,7 +432,8 @@ impl Judge<'_> {
 
     /// O7: who mounts next is told that the file system had stopped.
     fn error_reported_at_mount(&self, out: &mut Vec<Violation>) {
-        let left = self.ledger.error_recorded_on_disk.is_some_and(|n| n < self.ended);
+        let returned = |n: u32| self.ledger.order.has_returned(n, self.ended);
+        let left = self.ledger.error_recorded_on_disk.is_some_and(returned);
         if left && !self.outcome.knows_errors {
             out.push(Violation {
                 rule: Rule::Errors,

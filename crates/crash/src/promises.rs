@@ -23,7 +23,8 @@ impl Judge<'_> {
             Basis::New => self.profile.new_by_fdatasync,
             Basis::Reserved => self.profile.fallocate_syncs,
         };
-        let made = self.ledger.promises.iter().filter(|p| p.version() <= self.ended);
+        let returned = |n: u32| self.ledger.order.has_returned(n, self.ended);
+        let made = self.ledger.promises.iter().filter(|p| p.operation.is_none_or(returned));
         let mut kept = KeptFiles::default();
         let newest = OnceCell::new();
         // The last ones first: what they cover need not be checked again.

@@ -5,4 +5,5 @@ mod aio;
 mod attributes;
 mod contract;
 mod order;
+mod threads;
 mod zoned;

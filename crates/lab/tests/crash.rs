@@ -97,8 +97,8 @@ fn a_life_after_a_power_failure_keeps_what_the_one_before_left() {
         let mut bench = Bench::new(fs, options).expect("options");
         bench.device_params[0].1 = capacity << 20;
         let space = permitted(false);
-        let lives = Lives::of(&bench, space, &program).expect("plays").expect("has lives");
-        assert_eq!(lives.whole(), program, "{}", fs.name);
+        let lives = Lives::of(&bench, space, &program, (16, 1)).expect("plays").expect("has lives");
+        assert_eq!(lives.whole(0), (program.clone(), 0), "{}", fs.name);
         assert!(lives.count() >= 3, "{}: {}", fs.name, lives.count());
         let last = lives.describe(lives.count() - 1);
         assert!(last.starts_with("life 3, after state "), "{last}");
@@ -117,7 +117,7 @@ fn a_life_after_a_power_failure_keeps_what_the_one_before_left() {
     }
     let none = Program::parse("sync\n").expect("a program");
     let bench = bench("era=6.18");
-    assert_eq!(Lives::of(&bench, permitted(false), &none).expect("plays"), None);
+    assert_eq!(Lives::of(&bench, permitted(false), &none, (16, 1)).expect("plays"), None);
 }
 
 /// What calls leave that fail half-way, with devices that fail, and at the ends of what a file may
@@ -279,7 +279,7 @@ fn blocks_that_files_share_are_kept_as_written_ones() {
             let what = format!("{options}: {text}");
             let program = Program::parse(&text).expect("a program");
             let space = permitted(false);
-            let (source, count) = match Lives::of(&bench, space, &program).expect("plays") {
+            let (source, count) = match Lives::of(&bench, space, &program, (100, 1)).expect("plays") {
                 Some(lives) => (Source::Lives(Arc::new(lives.clone())), lives.count()),
                 None => (Source::Text(program), 1),
             };

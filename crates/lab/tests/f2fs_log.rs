@@ -134,7 +134,7 @@ fn ours() -> Vec<Record> {
         let (steps, v, rt) = (program.0, vfs.clone(), machine.rt.clone());
         machine
             .block_on("wl", async move {
-                let mut player = Player::new(v);
+                let player = Player::new(v);
                 for step in &steps {
                     match step {
                         Step::Nap(us) => rt.sleep(Span::micros(*us)).await,

@@ -16,6 +16,7 @@ use wp_lab::vtime::random::{
 use wp_lab::vtime::shrink::shrink;
 use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
 use wp_lab::{recovered, registry};
+use wp_workload::program::NO_THREADS;
 
 use wp_vfs::Offers;
 
@@ -473,6 +474,9 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
             Err(e) => return out.host_error(path, &e),
         };
         match Program::parse(&text) {
+            Ok(p) if p.has_threads() => {
+                return out.fail(Exit::Usage, "program", NO_THREADS, "remove its threads");
+            }
             Ok(p) => programs = vec![(configs[0], p)],
             Err(why) => return out.fail(Exit::Usage, "program", &why, ""),
         }

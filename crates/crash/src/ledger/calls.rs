@@ -186,7 +186,8 @@ impl Ledger {
     /// The program knows that asynchronous calls have ended: their writes are as if made now.
     fn ended(&mut self, n: u32, did: &Did, walk: &mut Walk) {
         for end in &did.ended {
-            let place = walk.in_flight.iter().position(|w| w.operation == end.tag);
+            let submitted = self.order.version(end.tag).map(|version| version - 1);
+            let place = walk.in_flight.iter().position(|w| Some(w.operation) == submitted);
             let Some(w) = place.map(|place| walk.in_flight.remove(place)) else { continue };
             let Ok(wrote) = end.result else { continue };
             if w.is_raced {

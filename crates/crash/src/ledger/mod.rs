@@ -1,201 +1,34 @@
 //! The ledger: every version of every file and of the tree of names, by operation.
 //!
 //! Versions are numbered by the operation that made them; what was there before the program is
-//! version 0, operation `n` makes version `n + 1`.
+//! version 0, operation `n` makes version `n + 1`. Of operations that overlapped, in threads, one
+//! ledger has one order; it knows the others ([`overlap`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use wp_base::{DeviceNumber, FsError};
+use wp_base::FsError;
 use wp_medium::Slice;
-use wp_vfs::{FileFlags, FileType, Stat, TimeSpec};
-use wp_workload::program::{Call, Ended};
+use wp_vfs::FileType;
+use wp_workload::program::Call;
 
 use crate::paths::{Follow, ROOT_PATH};
 
 mod calls;
 mod contents;
+mod did;
+mod life;
+mod overlap;
 
-/// What an operation of a program did.
-#[derive(Clone, Debug)]
-pub struct Did {
-    /// The call.
-    pub call: Call,
-    /// What it answered, if no success.
-    pub error: Option<FsError>,
-    /// For `pwrite`: bytes that it wrote, if it answered fewer than it was given.
-    pub short: Option<u32>,
-    /// For `pread`: what was there.
-    pub read: Vec<Slice>,
-    /// For `open`: the inode behind the descriptor.
-    pub ino: Option<u64>,
-    /// For `utimensat`: the time of modification that the file has now.
-    pub mtime: Option<TimeSpec>,
-    /// For `open` and `chattr`: the flags that the file has now.
-    pub flags: Option<FileFlags>,
-    /// For a failed `ftruncate`, `truncate` or `fallocate`: the length that the file has now.
-    pub size: Option<u64>,
-    /// For `aio_wait`: what has ended, by the number of the operation that submitted it.
-    pub ended: Vec<Ended>,
-}
+pub use did::{Before, Did};
+use life::XattrVersion;
+pub(crate) use life::{BlockVersion, FileLife, SizeVersion};
 
-impl Did {
-    /// A call that succeeded, and read, opened and ended nothing.
-    pub fn of(call: Call) -> Did {
-        Did {
-            call,
-            error: None,
-            short: None,
-            read: Vec::new(),
-            ino: None,
-            mtime: None,
-            flags: None,
-            size: None,
-            ended: Vec::new(),
-        }
-    }
-}
-
-/// A file that is there before the program.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Before {
-    /// Path without a leading slash; `.` is the root directory. Two with one inode number are names
-    /// of one file.
-    pub path: String,
-    /// Kind.
-    pub kind: FileType,
-    /// Inode number.
-    pub ino: u64,
-    /// Length in bytes.
-    pub size: u64,
-    /// Plain attributes.
-    pub stat: Stat,
-    /// Target of a symbolic link.
-    pub target: Option<String>,
-    /// Extended attributes, by name with its prefix.
-    pub xattrs: Vec<(String, Vec<u8>)>,
-    /// What it holds, by the byte at which it begins; the rest is zeroes.
-    pub data: Vec<(u64, Slice)>,
-}
+use overlap::{Loose, Order};
+pub use overlap::{Overlaps, Used};
 
 /// Number of a file, directory or link: no two in a run have the same.
 pub type Object = u32;
-
-/// The contents of a block from some operation on.
-#[derive(Clone, Debug)]
-pub(crate) struct BlockVersion {
-    /// Version.
-    pub version: u32,
-    /// What it holds.
-    pub data: Slice,
-    /// Identity of that.
-    pub id: u128,
-    /// The call failed: it may be there, and nobody promises it.
-    pub maybe: bool,
-    /// It was written to another block of the file, which had this place before blocks moved: what
-    /// is not durable of the move shows it here.
-    pub is_alias: bool,
-}
-
-/// A length from some operation on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SizeVersion {
-    /// Version.
-    pub version: u32,
-    /// Length before, and after. A write that grows a file may have grown it by any number of
-    /// blocks when power fails.
-    pub from: u64,
-    /// See `from`.
-    pub to: u64,
-    /// Bytes that the operation wrote, if it wrote.
-    pub wrote: Option<(u64, u64)>,
-    /// See [`BlockVersion::maybe`].
-    pub maybe: bool,
-}
-
-/// The value of an extended attribute from some operation on; `None`: there is none.
-#[derive(Clone, Debug)]
-pub(crate) struct XattrVersion {
-    pub version: u32,
-    pub value: Option<Vec<u8>>,
-}
-
-/// The life of one file.
-#[derive(Clone, Debug)]
-pub(crate) struct FileLife {
-    pub kind: FileType,
-    pub ino: Option<u64>,
-    /// What a symbolic link points to.
-    pub target: Option<String>,
-    /// Permission bits, and user and group, each from a version on.
-    pub modes: Vec<(u32, u32)>,
-    /// See `modes`.
-    pub owners: Vec<(u32, (u32, u32))>,
-    /// The time of modification that was set; `None`: one that a later call gave it.
-    pub mtimes: Vec<(u32, Option<TimeSpec>)>,
-    /// Flags; `None`: any, as nothing was learned of them.
-    pub flags: Vec<(u32, Option<FileFlags>)>,
-    /// Number of a device.
-    pub device: DeviceNumber,
-    /// Extended attributes by name.
-    pub xattrs: BTreeMap<String, Vec<XattrVersion>>,
-    pub blocks: BTreeMap<u64, Vec<BlockVersion>>,
-    pub sizes: Vec<SizeVersion>,
-    /// Blocks that moved, and no sync has promised it: from which block on, and by how many.
-    pub shifts: Vec<(u64, i64)>,
-    /// Space that was asked for behind the end of the file: version, and the byte behind it; 0:
-    /// some of it may be gone.
-    pub reserved: Vec<(u32, u64)>,
-}
-
-impl FileLife {
-    fn new(kind: FileType, ino: Option<u64>, sizes: Vec<SizeVersion>) -> FileLife {
-        let born = sizes.first().map_or(0, |s| s.version);
-        FileLife {
-            kind,
-            ino,
-            target: None,
-            modes: vec![(born, FileLife::first_mode(kind))],
-            owners: vec![(born, (0, 0))],
-            mtimes: Vec::new(),
-            flags: vec![(born, None)],
-            device: DeviceNumber::default(),
-            xattrs: BTreeMap::new(),
-            blocks: BTreeMap::new(),
-            sizes,
-            shifts: Vec::new(),
-            reserved: Vec::new(),
-        }
-    }
-
-    /// With what programs make files.
-    fn first_mode(kind: FileType) -> u32 {
-        match kind {
-            FileType::Dir => 0o755,
-            FileType::Symlink => 0o777,
-            _ => 0o644,
-        }
-    }
-
-    /// It belongs to others, and what runs as its owner no longer does
-    /// (`setattr_should_drop_suidgid`).
-    fn chown(&mut self, version: u32, owner: (u32, u32)) {
-        self.owners.push((version, owner));
-        let mode = self.modes.last().map_or(0, |(_, mode)| *mode);
-        let by_group = if mode & 0o010 == 0 { 0 } else { 0o2000 };
-        let left = mode & !(0o4000 | by_group);
-        if self.kind != FileType::Dir && left != mode {
-            self.modes.push((version, left));
-        }
-    }
-
-    /// A call gave it a new time of modification.
-    fn touch(&mut self, version: u32) {
-        if self.mtimes.last().is_some_and(|(_, set)| set.is_some()) {
-            self.mtimes.push((version, None));
-        }
-    }
-}
 
 /// What a completed operation promises to be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -302,10 +135,16 @@ pub struct Ledger {
     /// Contents of whole blocks -> whose they are: object, block, version.
     pub(crate) owners: BTreeMap<u128, (Object, u64, u32)>,
     pub(crate) zero: u128,
-    /// What each operation was, as text.
+    /// What each operation was, as text, in their order here.
     pub(crate) texts: Vec<String>,
     /// What made version 0.
     first_words: &'static str,
+    /// In which order the operations are here.
+    pub(crate) order: Order,
+    /// Does everything that the calls answered fit this order?
+    fits: bool,
+    /// The run, and other orders that its calls can have had.
+    others: Option<Rc<overlap::Others>>,
 }
 
 /// An open descriptor.
@@ -348,6 +187,9 @@ struct Walk {
     seen: BTreeMap<(Object, u64), u32>,
     /// Version of the last fsync that answered 0.
     synced: BTreeMap<Object, u32>,
+    /// Does the operation write beside another one that writes the same bytes, so that of each
+    /// block either may be the later one?
+    is_mixed: bool,
 }
 
 impl InFlight {
@@ -359,9 +201,9 @@ impl InFlight {
 }
 
 impl Walk {
-    /// Is an asynchronous write to these bytes on its way?
+    /// Is another write to these bytes on its way?
     fn is_raced(&self, object: Object, range: (u64, u64)) -> bool {
-        self.in_flight.iter().any(|w| w.touches(object, range))
+        self.is_mixed || self.in_flight.iter().any(|w| w.touches(object, range))
     }
 
     /// A call that changes a file beside asynchronous writes to it.
@@ -397,6 +239,18 @@ impl Ledger {
 
     /// The same on a file system with these files, all of which are durable.
     pub fn after(before: &[Before], operations: &[Did], block: u32) -> Ledger {
+        let one_by_one = Overlaps::none(operations.len());
+        let as_called = (0..operations.len() as u32).collect();
+        Ledger::in_order(before, operations, block, (Order::new(as_called, &one_by_one), None))
+    }
+
+    /// The operations in this order, of several that they can have had if some are `loose`.
+    fn in_order(
+        before: &[Before],
+        operations: &[Did],
+        block: u32,
+        (order, loose): (Order, Option<&Loose>),
+    ) -> Ledger {
         let root = FileLife::new(FileType::Dir, None, Vec::new());
         let mut ledger = Ledger {
             block: u64::from(block),
@@ -414,7 +268,10 @@ impl Ledger {
             owners: BTreeMap::new(),
             zero: Slice::zero(block).id(),
             first_words: "before the program",
-            texts: operations.iter().map(|d| d.call.to_string()).collect(),
+            texts: order.of(operations).map(Did::text).collect(),
+            order,
+            fits: true,
+            others: None,
         };
         if !before.is_empty() {
             ledger.first_words = "what recovery left";
@@ -425,10 +282,19 @@ impl Ledger {
             ledger.promises.push(kept);
         }
         let mut walk = Walk::default();
-        for (n, did) in operations.iter().enumerate() {
+        for (n, number) in ledger.order.operations.clone().into_iter().enumerate() {
+            let did = &operations[number as usize];
+            let is_void = loose.is_some_and(|loose| loose.void.contains(&number));
+            walk.is_mixed = loose.is_some_and(|loose| loose.mixed.contains(&number));
+            if loose.is_some() && !is_void {
+                ledger.fits = ledger.fits && ledger.agrees(did, &walk);
+            }
             let last = ledger.names.len() - 1;
             let names = ledger.names[last].clone();
             ledger.names.push(names);
+            if is_void {
+                continue;
+            }
             match &did.error {
                 None => ledger.operation(n as u32, did, &mut walk),
                 Some(FsError::Io | FsError::ReadOnly) => ledger.failure(n as u32, did, &mut walk),
@@ -490,12 +356,12 @@ impl Ledger {
     /// The first operation that used `lost+found`. It belongs to fsck, and no recovery lists what
     /// is in it, so nothing can be said of such a program.
     pub fn hidden(&self) -> Option<u32> {
-        self.hidden
+        self.hidden.map(|n| self.order.number(n))
     }
 
     /// Operations that marked a name which was not there.
-    pub fn vain_marks(&self) -> &[u32] {
-        &self.vain_marks
+    pub fn vain_marks(&self) -> Vec<u32> {
+        self.vain_marks.iter().map(|n| self.order.number(*n)).collect()
     }
 
     /// Where the symbolic link `path` points; `None`: it is none.
@@ -517,7 +383,12 @@ impl Ledger {
         self.block
     }
 
-    /// An operation as text; versions are one higher than operations.
+    /// An operation as text, by its number in the order in which they were called.
+    pub fn called(&self, number: u32) -> &str {
+        self.order.version(number).map_or("", |version| self.text(version))
+    }
+
+    /// What made a version, as text.
     pub fn text(&self, version: u32) -> &str {
         match version {
             0 => self.first_words,
@@ -529,14 +400,16 @@ impl Ledger {
     pub fn makers(&self, path: &str) -> BTreeSet<u32> {
         let objects = self.names.iter().filter_map(|n| n.get(path));
         let first = |o: &Object| self.files[*o as usize].sizes.first().map_or(0, |s| s.version);
-        objects.map(first).filter(|v| *v > 0).map(|v| v - 1).collect()
+        objects.map(first).filter(|v| *v > 0).map(|v| self.order.number(v - 1)).collect()
     }
 
     /// All paths at some time of the files that the operations `makers` made.
     pub fn paths(&self, makers: &BTreeSet<u32>) -> BTreeSet<String> {
         let made = |o: &Object| {
             let first = self.files[*o as usize].sizes.first();
-            first.is_some_and(|s| s.version > 0 && makers.contains(&(s.version - 1)))
+            first.is_some_and(|s| {
+                s.version > 0 && makers.contains(&self.order.number(s.version - 1))
+            })
         };
         let all = self.names.iter().flat_map(|n| n.iter());
         all.filter(|(_, o)| made(o)).map(|(p, _)| p.clone()).collect()

@@ -50,9 +50,11 @@ impl Calls {
         for (step, s) in program.0.iter().enumerate() {
             match s {
                 Step::Expect(errno) => expected = Some(*errno),
-                Step::Call(_, call) => {
+                Step::Call(by, call) => {
                     let Some(did) = dids.next() else { break };
-                    out.note((number, step), call, did, expected.take());
+                    // What the main thread expects is not about another thread's call.
+                    let expected = if by.thread == 0 { expected.take() } else { None };
+                    out.note((number, step), call, did, expected);
                 }
                 _ => {}
             }
@@ -83,7 +85,7 @@ impl Calls {
         self.unmet += u64::from(expected.is_some());
         if self.first.len() < KEEP {
             let (program, step) = at;
-            self.first.push(FailedCall { program, step, call: call.to_string(), answer });
+            self.first.push(FailedCall { program, step, call: did.text(), answer });
         }
     }
 

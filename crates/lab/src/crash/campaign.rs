@@ -20,7 +20,7 @@ use wp_crash::{
 };
 use wp_medium::Medium;
 use wp_medium::Sound;
-use wp_workload::program::{Call, Program};
+use wp_workload::program::{Call, Interleavings, Program};
 
 use super::calls::Calls;
 use super::command::Command;
@@ -43,6 +43,8 @@ pub enum Source {
     Text(Program),
     /// One with power failures in it.
     Lives(Arc<Lives>),
+    /// Interleavings of one with threads.
+    Threads(Arc<Interleavings>),
     /// Every sequence of this number of these operations.
     Sequences(Of, u32),
     /// Random ones.
@@ -155,6 +157,7 @@ impl Source {
         match self {
             Source::Text(_) => Some(1),
             Source::Lives(lives) => Some(lives.count()),
+            Source::Threads(all) => Some(all.programs().len() as u64),
             Source::Sequences(of, length) => Some(sequences::count(*of, *length)),
             Source::Wild { .. } | Source::Database { .. } | Source::Made { .. } => None,
         }
@@ -165,6 +168,7 @@ impl Source {
         match self {
             Source::Text(p) => p.clone(),
             Source::Lives(lives) => lives.program(n),
+            Source::Threads(all) => all.programs().get(n as usize).cloned().unwrap_or_default(),
             Source::Sequences(of, length) => sequences::program(*of, *length, n),
             Source::Wild { seed, calls, extras } => {
                 wild::generate(seed.wrapping_add(n), *calls, *extras)

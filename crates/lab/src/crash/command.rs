@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use wp_base::plain::Shown as _;
 use wp_base::{FsResult, Sector};
-use wp_crash::{History, Outcome, Rule, Violation, Visit};
+use wp_crash::{Entry, History, Outcome, Rule, Violation, Visit};
 use wp_medium::{Overlay, View};
 use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
 
@@ -265,13 +265,18 @@ impl Command {
 
 /// Calls that had returned, and calls that had been called besides, one a line.
 fn told(played: &Played, (begun, ended): (u32, u32)) -> (String, String) {
-    let line = |n: u32| format!("{}\n", played.ledger.text(n + 1));
-    let answer = |n: u32| match played.dids.get(n as usize).map(|d| d.error.is_none()) {
+    let line = |n: &u32| format!("{}\n", played.ledger.called(*n));
+    let answer = |n: &u32| match played.dids.get(*n as usize).map(|d| d.error.is_none()) {
         Some(false) => format!("# {}", line(n)),
         _ => line(n),
     };
-    let returned = (0..ended).map(answer).collect();
-    (returned, (ended..begun.max(ended)).map(line).collect())
+    let ends = played.tape.entries.iter().filter_map(|(_, e)| match e {
+        Entry::End(n) => Some(*n),
+        _ => None,
+    });
+    let returned: Vec<u32> = ends.take(ended as usize).collect();
+    let called = (0..begun).filter(|n| !returned.contains(n));
+    (returned.iter().map(answer).collect(), called.map(|n| line(&n)).collect())
 }
 
 /// Digest of a state's image: where it is not what the run began with, and what is there. `salt`

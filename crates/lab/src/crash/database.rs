@@ -27,7 +27,7 @@ struct Writer {
 
 impl Writer {
     fn call(&mut self, call: Call) {
-        self.steps.push(Step::Call(None, call));
+        self.steps.push(Step::call(call));
     }
 
     fn write(&mut self, fd: u32, at: u64, len: u32) {

@@ -4,7 +4,9 @@
 //!             of each recovered tree -> each is recovered by a mount, and life 2 runs on it -> …
 //! Invariants: 1. program 0 is life 1 alone; each further one is a later life on one state of the
 //!                life before. They are numbered life by life.
-//!             2. the tape of a later life begins before its mount: power fails in recovery too.
+//!             2. each interleaving of a program with threads is a program of its own, whose lives
+//!                follow those of the one before;
+//!             3. the tape of a later life begins before its mount: power fails in recovery too.
 //!                All that recovery brings back is promised from the beginning.
 //! Left out:   zoned devices; power failures within a life that another life follows.
 
@@ -12,7 +14,7 @@ use wp_base::{FsError, Sector};
 use wp_crash::{Before, History};
 use wp_medium::{Medium, MediumView, Overlay, PAGE_BYTES, Slice, View};
 use wp_vfs::{FileType, SurveyedFile};
-use wp_workload::program::{Program, Step};
+use wp_workload::program::{Interleavings, Program, Step};
 
 use super::campaign::Space;
 use super::play::{Bench, Played, play_after, play_on};
@@ -21,7 +23,9 @@ use crate::machine::MachineError;
 
 /// States of a power failure that a life is run on, at most.
 const STATES: usize = 8;
-/// Programs of a life, at most.
+/// Interleavings of threads, at most: each has up to 32 programs of a life.
+const INTERLEAVINGS: usize = 16;
+/// Programs of a life of one interleaving, at most.
 const PROGRAMS: usize = 32;
 /// Unpersisted writes of which each is lost alone, and kept alone.
 const SINGLES: usize = 16;
@@ -29,7 +33,15 @@ const SINGLES: usize = 16;
 /// A program with power failures in it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lives {
-    /// What is called between them.
+    runs: Vec<Run>,
+    /// How many interleavings of its threads there are; `None`: it has none, or says their order.
+    threads: Option<Interleavings>,
+}
+
+/// One interleaving of it.
+#[derive(Clone, PartialEq, Debug)]
+struct Run {
+    /// What is called between power failures.
     lives: Vec<Program>,
     /// For each program: which state of each life before its own.
     paths: Vec<Vec<usize>>,
@@ -43,24 +55,119 @@ struct Left {
 
 impl Lives {
     /// Of a program with [`Step::PowerFailure`]; `None`: it has none. Plays all lives but the last.
+    /// Of its threads some interleavings are taken, at most `most`, with a seed.
     ///
     /// Errors: a machine that cannot be, a zoned device, a life that cannot be played.
     pub fn of(
         bench: &Bench,
         space: Space,
         program: &Program,
+        (most, seed): (usize, u64),
     ) -> Result<Option<Lives>, MachineError> {
+        if !program.0.contains(&Step::PowerFailure) {
+            return Ok(None);
+        }
+        let threads = Interleavings::of(program, most.min(INTERLEAVINGS), seed);
+        let programs = match &threads {
+            Some(threads) => threads.programs(),
+            None => std::slice::from_ref(program),
+        };
+        let runs = programs.iter().map(|p| Run::of(bench, space, p)).collect::<Result<_, _>>()?;
+        Ok(Some(Lives { runs, threads }))
+    }
+
+    /// How many programs there are.
+    pub fn count(&self) -> u64 {
+        self.runs.iter().map(|run| run.paths.len() as u64).sum()
+    }
+
+    /// The interleaving of program `n`, from 0, and its number among the programs of that one.
+    fn place(&self, n: u64) -> (usize, usize) {
+        let mut rest = n as usize;
+        for (number, run) in self.runs.iter().enumerate() {
+            if rest < run.paths.len() {
+                return (number, rest);
+            }
+            rest -= run.paths.len();
+        }
+        (0, 0)
+    }
+
+    fn run(&self, n: u64) -> (&Run, &[usize]) {
+        let (number, rest) = self.place(n);
+        let run = &self.runs[number];
+        (run, run.paths.get(rest).map_or(&[], Vec::as_slice))
+    }
+
+    /// Interleavings of its threads; `None`: it has none, or says their order.
+    pub fn threads(&self) -> Option<&Interleavings> {
+        self.threads.as_ref()
+    }
+
+    /// Calls of program `n`: those of its own life.
+    pub fn program(&self, n: u64) -> Program {
+        let (run, path) = self.run(n);
+        run.lives.get(path.len()).cloned().unwrap_or_default()
+    }
+
+    /// Steps of the whole program before those of program `n`.
+    pub fn steps_before(&self, n: u64) -> usize {
+        let (run, path) = self.run(n);
+        // That the order is said stands once there, and in each life here.
+        let said = usize::from(!path.is_empty() && run.lives[0].0.first() == Some(&Step::InOrder));
+        let before = run.lives[..path.len()].iter();
+        before.map(|l| l.0.len() + 1 - said).sum::<usize>()
+    }
+
+    /// Its interleaving, its life, from 1, and how many states each life before was left in: for
+    /// people.
+    pub fn describe(&self, n: u64) -> String {
+        let (number, _) = self.place(n);
+        let (_, path) = self.run(n);
+        let threads = match self.threads {
+            Some(_) => format!("interleaving {}, ", number + 1),
+            None => String::new(),
+        };
+        if path.is_empty() {
+            return format!("{threads}life 1");
+        }
+        let states: Vec<String> = path.iter().map(|s| (s + 1).to_string()).collect();
+        format!("{threads}life {}, after state {}", path.len() + 1, states.join(", then state "))
+    }
+
+    /// The whole program, with its power failures, in the interleaving of program `n`; and the
+    /// number of that life among those of this interleaving.
+    pub fn whole(&self, n: u64) -> (Program, u64) {
+        let (number, rest) = self.place(n);
+        (self.runs[number].whole(), rest as u64)
+    }
+
+    /// Plays program `n`, and what comes before it, on a new file system. Errors: as [`Lives::of`].
+    pub fn play(
+        &self,
+        bench: &Bench,
+        space: Space,
+        image: Medium,
+        n: u64,
+    ) -> Result<Played, MachineError> {
+        let (run, path) = self.run(n);
+        run.play_path(bench, space, image, path)
+    }
+}
+
+impl Run {
+    fn of(bench: &Bench, space: Space, program: &Program) -> Result<Run, MachineError> {
+        let in_order = || {
+            Program(program.0.iter().take(1).filter(|s| **s == Step::InOrder).cloned().collect())
+        };
         let mut lives = vec![Program::default()];
         for step in &program.0 {
             match step {
-                Step::PowerFailure => lives.push(Program::default()),
+                Step::PowerFailure => lives.push(in_order()),
                 step => lives.last_mut().expect("one at least").0.push(step.clone()),
             }
         }
-        if lives.len() == 1 {
-            return Ok(None);
-        }
-        let mut all = Lives { lives, paths: vec![Vec::new()] };
+        let mut all = Run { lives, paths: vec![Vec::new()] };
         let image = bench.image()?;
         let mut before = vec![Vec::new()];
         for life in 1..all.lives.len() {
@@ -84,53 +191,21 @@ impl Lives {
             all.paths.extend(next.iter().cloned());
             before = next;
         }
-        Ok(Some(all))
+        Ok(all)
     }
 
-    /// How many programs there are.
-    pub fn count(&self) -> u64 {
-        self.paths.len() as u64
-    }
-
-    /// Calls of program `n`: those of its own life.
-    pub fn program(&self, n: u64) -> Program {
-        let life = self.paths.get(n as usize).map_or(0, Vec::len);
-        self.lives.get(life).cloned().unwrap_or_default()
-    }
-
-    /// Steps of the whole program before those of program `n`.
-    pub fn steps_before(&self, n: u64) -> usize {
-        let life = self.paths.get(n as usize).map_or(0, Vec::len);
-        self.lives[..life].iter().map(|l| l.0.len() + 1).sum()
-    }
-
-    /// Its life, from 1, and how many states each life before was left in: for people.
-    pub fn describe(&self, n: u64) -> String {
-        match self.paths.get(n as usize).map(Vec::as_slice) {
-            None | Some([]) => "life 1".to_owned(),
-            Some(path) => {
-                let states: Vec<String> = path.iter().map(|s| (s + 1).to_string()).collect();
-                format!("life {}, after state {}", path.len() + 1, states.join(", then state "))
+    fn whole(&self) -> Program {
+        let is_again =
+            |life: usize, n: usize, step: &Step| life > 0 && n == 0 && *step == Step::InOrder;
+        let mut steps = Vec::new();
+        for (life, program) in self.lives.iter().enumerate() {
+            if life > 0 {
+                steps.push(Step::PowerFailure);
             }
+            let own = program.0.iter().enumerate();
+            steps.extend(own.filter(|(n, s)| !is_again(life, *n, s)).map(|(_, s)| s.clone()));
         }
-    }
-
-    /// The whole program, with its power failures.
-    pub fn whole(&self) -> Program {
-        let lives: Vec<&[Step]> = self.lives.iter().map(|l| &l.0[..]).collect();
-        Program(lives.join(&Step::PowerFailure))
-    }
-
-    /// Plays program `n`, and what comes before it, on a new file system. Errors: as [`Lives::of`].
-    pub fn play(
-        &self,
-        bench: &Bench,
-        space: Space,
-        image: Medium,
-        n: u64,
-    ) -> Result<Played, MachineError> {
-        let path = self.paths.get(n as usize).cloned().unwrap_or_default();
-        self.play_path(bench, space, image, &path)
+        Program(steps)
     }
 
     fn play_path(

@@ -280,6 +280,10 @@ impl Search<'_> {
             }
         }
         simpler::tidied(&best.0).into_iter().any(|c| self.take(&mut best, c));
+        if !program_of(&best.0).has_threads() {
+            // They say nothing of one thread, and do nothing.
+            best.0.retain(|(_, s)| !matches!(s, Step::Join | Step::InOrder));
+        }
         let (lines, hit) = best;
         let (hit, live) = self.fewest(&lines, hit);
         let lost = (0..live).filter(|i| !hit.kept.has(*i)).collect();

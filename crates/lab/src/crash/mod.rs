@@ -19,6 +19,7 @@ mod minimise;
 mod mounts;
 pub mod mutate;
 mod play;
+mod process;
 pub mod programs;
 mod reproducer;
 mod reservoir;

@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use wp_base::rng::Rng;
 use wp_base::site::{Armed, Site};
-use wp_base::{FsError, Ino, SECTOR_BYTES, Sector, Span, Time, Zone};
-use wp_crash::{Before, Did, Faults, Faulty, Late, Ledger, Recorder, Regions, Tape, Taped};
+use wp_base::{FsError, SECTOR_BYTES, Sector, Span, Zone};
+use wp_crash::{
+    Before, Did, Faults, Faulty, Late, Ledger, Overlaps, Recorder, Regions, Tape, Taped,
+};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::CpuModel;
 use wp_vfs::{FileType, FsEntry, OpenFlags, Options, Version, Vfs, XattrSet};
-use wp_workload::program::{Call, Flags, Player, Program, Step, contents};
+use wp_workload::program::{Call, Program, Step};
 
+use super::process;
 use crate::machine::{
     At, Machine, MachineError, MachineSpec, further_devices, make_device, make_image, rest_of,
 };
@@ -301,7 +304,7 @@ pub fn leave(
     let (steps, process) = (program.0.clone(), vfs.clone());
     machine
         .block_on("program", async move {
-            steps_of(process, &steps, &recorder, &faults).await.map(drop)
+            process::run(process, &steps, &recorder, &faults).await.map(drop)
         })?
         .map_err(|error| MachineError::Fs { during: "a program", error })?;
     if unmount {
@@ -398,7 +401,8 @@ fn play_in(
     if around.whole_life || around.recovers {
         begin();
         armed = arm.take().and_then(|arm| arm());
-        early = program.0.iter().take_while(|s| faults.obey(s)).count();
+        let said = program.0.iter().take_while(|s| **s == Step::InOrder || faults.obey(s));
+        early = said.filter(|s| **s != Step::InOrder).count();
     }
     let vfs = machine.mount()?;
     if !around.whole_life && !around.recovers {
@@ -414,7 +418,10 @@ fn play_in(
         begin();
         armed = arm.take().and_then(|arm| arm());
     }
-    let steps = program.0[early..].to_vec();
+    // It says of all that follows in which order the calls begin.
+    let (order, rest): (Vec<&Step>, Vec<&Step>) =
+        program.0.iter().partition(|s| **s == Step::InOrder);
+    let steps: Vec<Step> = order.into_iter().chain(rest.into_iter().skip(early)).cloned().collect();
     let (tape, around, process) = (recorder.clone(), *around, vfs.clone());
     let failing = faults.clone();
     let mut dids = machine
@@ -448,7 +455,10 @@ fn play_in(
         .as_ref()
         .map(|a| Asked { names: a.asked(), reached: a.reached() })
         .unwrap_or_default();
-    let mut ledger = Ledger::after(before, &dids, block);
+    let mut tape = recorder.take();
+    let overlaps = Overlaps::of(&tape, dids.len());
+    let mut ledger =
+        Ledger::of_run(before, &dids, block, &overlaps).map_err(MachineError::Config)?;
     if faults.failed() > 0 {
         ledger.set_failed();
     }
@@ -463,9 +473,8 @@ fn play_in(
         )));
     }
     for n in ledger.vain_marks() {
-        dids[*n as usize].error = Some(FsError::NotFound);
+        dids[n as usize].error = Some(FsError::NotFound);
     }
-    let mut tape = recorder.take();
     let mut volatile = vec![limits.volatile_cache];
     let further = machine.more.iter().map(|(q, _)| q.with_device(|d| d.limits().volatile_cache));
     volatile.extend(further);
@@ -483,7 +492,7 @@ fn play_in(
     Ok((played, asked))
 }
 
-/// [`steps_of`], with a neighbour if there is to be one.
+/// [`process::run`], with a neighbour if there is to be one.
 async fn accompanied(
     vfs: Vfs,
     steps: &[Step],
@@ -491,12 +500,12 @@ async fn accompanied(
     around: Around,
 ) -> Result<Vec<Did>, FsError> {
     if around.neighbour_us == 0 {
-        return steps_of(vfs, steps, tape, faults).await;
+        return process::run(vfs, steps, tape, faults).await;
     }
     let stop = Rc::new(Cell::new(false));
     let process = neighbour(vfs.clone(), around, stop.clone());
     let process = vfs.rt().spawn("neighbour", process);
-    let dids = steps_of(vfs, steps, tape, faults).await;
+    let dids = process::run(vfs, steps, tape, faults).await;
     stop.set(true);
     let other = process.await;
     let dids = dids?;
@@ -548,82 +557,4 @@ async fn sync_one(vfs: &Vfs, rng: &mut Rng) -> Result<(), FsError> {
         _ => vfs.fdatasync(fd).await,
     };
     vfs.close(fd).await.and(done)
-}
-
-async fn steps_of(
-    vfs: Vfs,
-    steps: &[Step],
-    tape: &Recorder,
-    faults: &Faults,
-) -> Result<Vec<Did>, FsError> {
-    let rt = vfs.rt().clone();
-    let mut player = Player::new(vfs);
-    let mut dids = Vec::new();
-    for step in steps {
-        match step {
-            Step::Case(_) | Step::Begin(_) | Step::End | Step::Expect(_) => {}
-            Step::Align => {
-                const TICK_NS: u64 = 4_000_000;
-                rt.sleep_until(Time((rt.now().0 / TICK_NS + 1) * TICK_NS)).await;
-            }
-            Step::Nap(us) => rt.sleep(Span(us * 1000)).await,
-            Step::Exit => player.exit().await?,
-            Step::PowerFailure => {
-                let what = "power_failure in a program that is run once".to_owned();
-                return Err(FsError::Unsupported(what));
-            }
-            Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
-                faults.obey(step);
-            }
-            Step::Call(_, call) => {
-                let n = dids.len() as u32;
-                tape.operation(rt.now(), n, false);
-                let (mut read, mut short, mut ended) = (Vec::new(), None, Vec::new());
-                let answer = match call {
-                    Call::Pread { fd, len, at } => {
-                        player.read(*fd, *at, *len).await.map(|got| read = got)
-                    }
-                    Call::Pwrite { fd, len, at, seed } => {
-                        let wrote = player.write(*fd, *at, contents(*seed, *at, *len)).await;
-                        wrote.map(|n| short = u32::try_from(n).ok().filter(|n| n < len))
-                    }
-                    Call::CopyFileRange { len, .. } => {
-                        let copied = player.copy(call).await;
-                        let fewer = |n: &u32| u64::from(*n) < *len;
-                        copied.map(|n| short = u32::try_from(n).ok().filter(fewer))
-                    }
-                    Call::AioWrite { .. } | Call::AioRead { .. } => player.submit(call, n).await,
-                    Call::AioWait(least) => player.take_ended(*least).await.map(|e| ended = e),
-                    call => player.call(call).await,
-                };
-                let error = match answer {
-                    Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))) => return Err(e),
-                    other => other.err(),
-                };
-                let ino = match call {
-                    Call::Open(fd, _, Flags { .. }) => player.ino(*fd).map(|Ino(ino)| ino),
-                    _ => None,
-                };
-                tape.operation(rt.now(), n, true);
-                let mtime = match call {
-                    Call::Utimensat(path, ..) if error.is_none() => player.mtime(path).await.ok(),
-                    _ => None,
-                };
-                let flags = match error {
-                    None => player.flags(call).await.unwrap_or(None),
-                    Some(_) => None,
-                };
-                // A call that the storage failed may have come half-way.
-                let size = match error {
-                    Some(FsError::Io | FsError::NoSpace | FsError::ReadOnly) => {
-                        player.size(call).await.unwrap_or(None)
-                    }
-                    _ => None,
-                };
-                let call = call.clone();
-                dids.push(Did { call, error, short, read, ino, ended, mtime, flags, size });
-            }
-        }
-    }
-    Ok(dids)
 }

@@ -111,10 +111,10 @@ impl Cut<'_> {
         for (_, entry) in &self.played.tape.entries[..end] {
             match entry {
                 Entry::Begin(n) => {
-                    out.push(mark(&format!("call {}", self.played.ledger.text(n + 1))));
+                    out.push(mark(&format!("call {}", self.played.ledger.called(*n))));
                 }
                 Entry::End(n) => {
-                    out.push(mark(&format!("returned {}", self.played.ledger.text(n + 1))));
+                    out.push(mark(&format!("returned {}", self.played.ledger.called(*n))));
                 }
                 Entry::Submit { op: Op::Flush, .. } => {
                     out.push(LogEntry::write(Sector(0), Vec::new(), LogFlags::FLUSH));

@@ -221,7 +221,7 @@ const READ: Flags = Flags::READ;
 
 impl Writer {
     fn call(&mut self, call: Call) {
-        self.steps.push(Step::Call(None, call));
+        self.steps.push(Step::call(call));
     }
 
     fn on(&mut self, file: &str, how: Flags, call: impl FnOnce(u32) -> Call) {

@@ -178,6 +178,7 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
         merged.remove(at);
         out.push(merged);
     }
+    out.extend(fewer_threads(lines));
     let mut all: BTreeSet<String> = BTreeSet::new();
     for (_, step) in lines.iter().cloned() {
         if let Step::Call(_, mut call) = step {
@@ -195,6 +196,32 @@ pub(super) fn of_program(lines: &[Line]) -> Vec<Vec<Line>> {
         out.push(new);
     }
     out
+}
+
+/// The calls of a thread made by the main thread, or by one with a lower number.
+fn fewer_threads(lines: &[Line]) -> Vec<Vec<Line>> {
+    let of = |(_, step): &Line| match step {
+        Step::Call(by, _) => by.thread,
+        _ => 0,
+    };
+    let threads: BTreeSet<u32> = lines.iter().map(of).filter(|t| *t > 0).collect();
+    let pairs = threads.iter().flat_map(|from| {
+        std::iter::once((*from, 0)).chain(threads.range(..from).map(|to| (*from, *to)))
+    });
+    // Where all numbers are used, nothing is gained but a smaller one.
+    let lower = (1..).zip(&threads).filter(|(n, t)| n < *t).map(|(n, t)| (*t, n));
+    let moved = |(from, to): (u32, u32)| {
+        let mut new = lines.to_vec();
+        for (_, step) in &mut new {
+            if let Step::Call(by, _) = step
+                && by.thread == from
+            {
+                by.thread = to;
+            }
+        }
+        new
+    };
+    pairs.chain(lower).map(moved).collect()
 }
 
 /// The same with small numbers and short names, in order of appearance: all of it, the numbers
@@ -288,6 +315,16 @@ mod tests {
         let l = lines("open 0 b rw,creat\nlink b c\nrename c a\n");
         let all: Vec<String> = of_program(&l).iter().map(|c| text(c)).collect();
         assert_eq!(all[0], "open 0 b rw,creat\nrename b a\n");
+    }
+
+    #[test]
+    fn threads_become_fewer() {
+        let l = lines("in_order\nthread 2: sync\nthread 4: fsync 0\nunlink a\n");
+        let all: Vec<String> = of_program(&l).iter().map(|c| text(c)).collect();
+        let with = |a: &str, b: &str| format!("in_order\n{a}sync\n{b}fsync 0\nunlink a\n");
+        let (two, four) = ("thread 2: ", "thread 4: ");
+        let want = [("", four), (two, ""), (two, two), ("thread 1: ", four), (two, two)];
+        assert_eq!(all, want.map(|(a, b)| with(a, b)));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Cut<'_> {
             let us = at.since(zero).0 as f64 / 1000.0;
             match entry {
                 Entry::Begin(n) => {
-                    writeln!(t, "{us:>12.1} us  {}", self.played.ledger.text(n + 1)).expect(LINE);
+                    writeln!(t, "{us:>12.1} us  {}", self.played.ledger.called(*n)).expect(LINE);
                 }
                 Entry::End(n) => {
                     let answer = match self.played.dids.get(*n as usize).map(|d| d.error.is_none())
@@ -107,7 +107,7 @@ impl Cut<'_> {
                         Some(false) => "failed:  ",
                         _ => "returned:",
                     };
-                    writeln!(t, "{us:>12.1} us  {answer} {}", self.played.ledger.text(n + 1))
+                    writeln!(t, "{us:>12.1} us  {answer} {}", self.played.ledger.called(*n))
                         .expect(LINE);
                 }
                 Entry::Submit { id, op, flags, at, sectors, data } => {

@@ -48,14 +48,26 @@ impl Cut<'_> {
     fn moment(&self, pos: usize) -> String {
         let entries = &self.played.tape.entries;
         let entries = &entries[..pos.min(entries.len())];
-        let count = |f: fn(&Entry) -> bool| entries.iter().filter(|(_, e)| f(e)).count() as u32;
-        let begun = count(|e| matches!(e, Entry::Begin(_)));
-        let ended = count(|e| matches!(e, Entry::End(_)));
-        let call = |n: u32| self.played.ledger.text(n);
-        match (ended, begun > ended) {
-            (0, false) => "before the first call".to_owned(),
-            (_, true) => format!("during `{}`", call(begun)),
-            (_, false) => format!("after `{}` has returned", call(ended)),
+        let call = |n: u32| format!("`{}`", self.played.ledger.called(n));
+        let mut under_way: Vec<u32> = Vec::new();
+        let mut last = None;
+        for (_, entry) in entries {
+            match entry {
+                Entry::Begin(n) => under_way.push(*n),
+                Entry::End(n) => {
+                    under_way.retain(|other| other != n);
+                    last = Some(*n);
+                }
+                _ => {}
+            }
+        }
+        match (under_way.is_empty(), last) {
+            (true, None) => "before the first call".to_owned(),
+            (true, Some(n)) => format!("after {} has returned", call(n)),
+            (false, _) => {
+                let calls: Vec<String> = under_way.into_iter().map(call).collect();
+                format!("during {}", calls.join(" and "))
+            }
         }
     }
 
@@ -295,7 +307,7 @@ impl Cut<'_> {
         let Some((_, rest)) = v.expected.rsplit_once("as `") else { return };
         let Some(call) = rest.strip_suffix("` promised") else { return };
         let mut ends = entries.iter().enumerate().filter_map(|(pos, (time, e))| match e {
-            Entry::End(n) if self.played.ledger.text(n + 1) == call => Some((pos, *time)),
+            Entry::End(n) if self.played.ledger.called(*n) == call => Some((pos, *time)),
             _ => None,
         });
         let until = self.history.end_of(self.frame);

@@ -3,7 +3,7 @@
 
 use wp_base::rng::Rng;
 use wp_vfs::{FsEntry, Offers};
-use wp_workload::program::{Alloc, Call, Flags, LIMITS, Program, Step};
+use wp_workload::program::{Alloc, Call, Flags, Interleavings, LIMITS, Program, Step};
 
 use crate::further::{self, Author, Open};
 
@@ -35,6 +35,8 @@ pub struct Extras {
     pub calls: bool,
     /// Copies, clones and dedupes alone, where the file system shares blocks.
     pub shares: bool,
+    /// Two or three threads make the calls, in one of their interleavings.
+    pub threads: bool,
     /// Those that the file system has.
     pub offers: Offers,
 }
@@ -52,6 +54,7 @@ impl Extras {
         barriers: false,
         calls: false,
         shares: false,
+        threads: false,
         offers: Offers::ALL,
     };
 
@@ -81,7 +84,8 @@ struct Wild {
 /// The program of `seed`, of about `calls` calls. Every write has contents of its own.
 pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
     let mut w = Wild {
-        rng: Rng::stream(seed, "crash programs"),
+        // Those of one thread are what they were.
+        rng: Rng::stream(seed, if extras.threads { "thread programs" } else { "crash programs" }),
         extras,
         files: Vec::new(),
         dirs: Vec::new(),
@@ -91,10 +95,21 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
         steps: Vec::new(),
     };
     w.call(Call::Open(63, ".".to_owned(), Flags::default()));
-    for _ in 0..calls {
+    if !extras.threads {
+        for _ in 0..calls {
+            w.step();
+        }
+        return Program(w.steps);
+    }
+    for _ in 0..calls / 4 {
         w.step();
     }
-    Program(w.steps)
+    w.steps.push(Step::Join);
+    let threads = 2 + w.below(2);
+    for _ in calls / 4..calls {
+        w.step_of_thread(threads);
+    }
+    Interleavings::random(&Program(w.steps), seed)
 }
 
 impl Author for Wild {
@@ -102,7 +117,7 @@ impl Author for Wild {
         self.rng.below(n.max(1))
     }
     fn call(&mut self, call: Call) {
-        self.steps.push(Step::Call(None, call));
+        self.steps.push(Step::call(call));
     }
     fn new_name(&mut self) -> String {
         self.made += 1;
@@ -134,6 +149,21 @@ impl Wild {
     fn one_of<T: Clone>(&mut self, of: &[T]) -> Option<T> {
         let i = self.below(of.len() as u64) as usize;
         of.get(i).cloned()
+    }
+
+    /// What comes next, in one of some threads; now and then all of them wait for each other.
+    fn step_of_thread(&mut self, threads: u64) {
+        if self.below(10) == 0 {
+            self.steps.push(Step::Join);
+        }
+        let thread = self.below(threads) as u32;
+        let from = self.steps.len();
+        self.step();
+        for step in &mut self.steps[from..] {
+            if let Step::Call(by, _) = step {
+                by.thread = thread;
+            }
+        }
     }
 
     fn step(&mut self) {
@@ -352,6 +382,9 @@ mod tests {
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
             let p = generate(seed, 60, Extras { shares: true, ..Extras::ALL });
             shared += u32::from(p.to_string().contains("\nreflink "));
+            assert_eq!(Program::parse(&p.to_string()), Ok(p));
+            let p = generate(seed, 40, Extras { threads: true, ..Extras::ALL });
+            assert!(p.has_threads() && p.is_in_order(), "{p}");
             assert_eq!(Program::parse(&p.to_string()), Ok(p));
         }
         assert!(shared > 30, "{shared} of 50 programs share blocks");

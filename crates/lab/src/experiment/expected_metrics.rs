@@ -187,7 +187,7 @@ impl ExpectedMetrics {
                 known.names.extend(own.map(str::to_owned));
                 for step in &program.0 {
                     let name = match step {
-                        Step::Call(label, call) => label.as_ref().map_or(call.name(), |l| &l.op),
+                        Step::Call(by, call) => by.label.as_ref().map_or(call.name(), |l| &l.op),
                         Step::Begin(label) => &label.op,
                         _ => continue,
                     };

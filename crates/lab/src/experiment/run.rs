@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use wp_base::event::{Class, Record};
 use wp_base::{FsError, FsResult, Span};
 use wp_vfs::{JournalConflict, Vfs};
-use wp_workload::program::{Call, Player, Program, Step, contents};
+use wp_workload::program::{By, Call, NO_THREADS, Player, Program, Step, contents};
 
 use super::measure;
 use super::metric::{Metrics, Number};
@@ -122,7 +122,7 @@ impl Took {
 /// Plays a program. What calls answer is counted, and told; damage ends it.
 async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
     let rt = vfs.rt().clone();
-    let mut player = Player::new(vfs.clone());
+    let player = Player::new(vfs.clone());
     let mut report = WorkloadReport::default();
     let mut took: BTreeMap<String, Took> = BTreeMap::new();
     let mut open: Vec<(String, wp_base::Time)> = Vec::new();
@@ -150,10 +150,12 @@ async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
             Step::PowerFailure => {
                 return Err(FsError::Invalid("power_failure is a step of `writepath crash`"));
             }
+            Step::Join | Step::InOrder => return Err(FsError::Invalid(NO_THREADS)),
+            Step::Call(by, _) if by.thread > 0 => return Err(FsError::Invalid(NO_THREADS)),
             Step::Expect(errno) => expected = Some(*errno),
-            Step::Call(label, call) => {
+            Step::Call(By { label, .. }, call) => {
                 let from = rt.now();
-                let answer = answer(&mut player, call).await;
+                let answer = answer(&player, call).await;
                 let span = rt.now().since(from);
                 calls += 1;
                 let name = label.as_ref().map_or(call.name(), |l| &l.op);
@@ -186,7 +188,7 @@ async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
 }
 
 /// Does a call. Answers what it did if it wrote only a part. Errors: what the call answers.
-async fn answer(player: &mut Player, call: &Call) -> FsResult<Option<String>> {
+async fn answer(player: &Player, call: &Call) -> FsResult<Option<String>> {
     let Call::Pwrite { fd, len, at, seed } = call else {
         return player.call(call).await.map(|()| None);
     };

@@ -2,7 +2,7 @@
 
 use wp_vfs::{OptionSpec, Options};
 use wp_workload::fio::{Diagnostic, Place};
-use wp_workload::program::{Program, Step};
+use wp_workload::program::{NO_THREADS, Program, Step};
 
 use super::read::{Fields, suggest, wrong};
 use super::resolve::{Files, Settings, options, settle};
@@ -287,6 +287,10 @@ fn of_file(
 
 fn parse(text: &str, name: &str, at: &Place, found: &mut Vec<Diagnostic>) -> Option<Program> {
     match Program::parse(text) {
+        Ok(program) if program.has_threads() => {
+            wrong(found, at, format!("{name}: {NO_THREADS}"), "remove its threads");
+            None
+        }
         Ok(program) if program.0.iter().any(|s| matches!(s, Step::Call(..))) => Some(program),
         Ok(_) => {
             wrong(found, at, format!("{name}: a program without a call"), "");

@@ -87,7 +87,7 @@ pub fn generate(seed: u64, calls: u32, extras: Extras) -> Program {
             Step::Case(name(seed, calls, extras)),
             Step::Nap(SETTLE_US),
             Step::Align,
-            Step::Call(None, Call::Open(63, ".".to_owned(), Flags::default())),
+            Step::call(Call::Open(63, ".".to_owned(), Flags::default())),
         ],
     };
     for _ in 0..calls {
@@ -138,7 +138,7 @@ impl Generator {
     fn push(&mut self, call: Call) {
         let index = self.steps.len() as u32;
         let label = Label { op: call.name().to_owned(), index };
-        self.steps.push(Step::Call(Some(label), call));
+        self.steps.push(Step::timed(label, call));
     }
 
     fn step(&mut self) {

@@ -13,7 +13,7 @@ use wp_block::BlockQueue;
 use wp_device::preset;
 use wp_medium::MediumView;
 use wp_vfs::{Options, Vfs};
-use wp_workload::program::{Call, Label, Player, Program, Step};
+use wp_workload::program::{By, Call, Label, NO_THREADS, Player, Program, Step};
 
 use super::config::Config;
 use crate::machine::{Machine, MachineError, MachineSpec};
@@ -315,10 +315,16 @@ impl Interpreter {
                 Step::PowerFailure => {
                     return Err(FsError::Unsupported("a power failure, here".to_owned()));
                 }
+                Step::Join | Step::InOrder => {
+                    return Err(FsError::Unsupported(NO_THREADS.to_owned()));
+                }
+                Step::Call(by, _) if by.thread > 0 => {
+                    return Err(FsError::Unsupported(NO_THREADS.to_owned()));
+                }
                 Step::Expect(_) => {
                     return Err(FsError::Unsupported("`expect`, which the guest lacks".to_owned()));
                 }
-                Step::Call(label, call) => {
+                Step::Call(By { label, .. }, call) => {
                     let start = (rt.now(), self.count());
                     let out = match call {
                         Call::Seek(..) => self.player.seek(call).await,

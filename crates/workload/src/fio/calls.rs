@@ -98,7 +98,7 @@ impl Made {
                 "more than {CALLS_MAX} calls, each with crash points: set a smaller `size`, `io_size` or `number_ios`"
             ));
         }
-        self.steps.push(Step::Call(None, call));
+        self.steps.push(Step::call(call));
         Ok(())
     }
 

@@ -15,16 +15,20 @@
 //! tear write data 2 1 512 1024     it writes only a part, see [`Tear`], until `heal`
 //! expect ENOENT                    the next call must fail with this error
 //! power_failure                    power fails; what follows is called after recovery
+//! thread 2: fsync 0                thread 2 of the process makes this call, see [`Interleavings`]
+//! join                             every call above returns before one below begins
+//! in_order                         first line: calls begin in the order of their lines
 //! ```
 //! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
-//! `tear`, `heal`, `expect`, `power_failure`, `pread`, `drop_caches`, `mark`, `fbarrier` and
-//! `fdatabarrier`. [`Player`] does the calls on a mounted file system of ours.
+//! `tear`, `heal`, `expect`, `power_failure`, `pread`, `drop_caches`, `mark`, `fbarrier`,
+//! `fdatabarrier` and threads. [`Player`] does the calls on a mounted file system of ours.
 
 mod call;
 mod fault;
 mod parse;
 mod play;
 mod syntax;
+mod threads;
 mod words;
 
 use std::fmt;
@@ -38,6 +42,7 @@ pub use call::{AIO_MOST, Advise, Alloc, Call, Flags, LIMITS};
 pub use fault::{Asked, Fault, Place, Slow, Tear};
 pub use play::{Ended, MAGIC_SEED, Player, contents};
 pub use syntax::{SYNTAX, Syntax};
+pub use threads::{Interleavings, NO_THREADS, THREADS_MAX};
 
 /// What a timed stretch is called: a name, and which of that name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +51,15 @@ pub struct Label {
     pub op: String,
     /// Index.
     pub index: u32,
+}
+
+/// Who makes a call, and what it is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct By {
+    /// Thread of the process; 0: the main thread.
+    pub thread: u32,
+    /// The call is timed under this name.
+    pub label: Option<Label>,
 }
 
 /// A step.
@@ -64,7 +78,11 @@ pub enum Step {
     /// Every descriptor is closed.
     Exit,
     /// A call, timed if it has a label.
-    Call(Option<Label>, Call),
+    Call(By, Call),
+    /// Every call above returns before one below begins.
+    Join,
+    /// The program is one interleaving of its threads: calls begin in the order of their lines.
+    InOrder,
     /// The device fails requests from here on. A later one is added to it.
     Fail(Fault),
     /// It begins requests late from here on. A later one is added to it.
@@ -94,9 +112,35 @@ impl fmt::Display for Step {
             Step::Heal => f.write_str("heal"),
             Step::Expect(errno) => write!(f, "expect {errno}"),
             Step::PowerFailure => f.write_str("power_failure"),
-            Step::Call(None, c) => write!(f, "{c}"),
-            Step::Call(Some(l), c) => write!(f, "@{}:{} {c}", l.op, l.index),
+            Step::Join => f.write_str("join"),
+            Step::InOrder => f.write_str("in_order"),
+            Step::Call(by, c) => {
+                if by.thread > 0 {
+                    write!(f, "thread {}: ", by.thread)?;
+                }
+                if let Some(l) = &by.label {
+                    write!(f, "@{}:{} ", l.op, l.index)?;
+                }
+                write!(f, "{c}")
+            }
         }
+    }
+}
+
+impl Step {
+    /// A call of the main thread that is not timed.
+    pub fn call(call: Call) -> Step {
+        Step::Call(By::default(), call)
+    }
+
+    /// A timed call of the main thread.
+    pub fn timed(label: Label, call: Call) -> Step {
+        Step::Call(By { thread: 0, label: Some(label) }, call)
+    }
+
+    /// A call of a thread.
+    pub fn of_thread(thread: u32, call: Call) -> Step {
+        Step::Call(By { thread, label: None }, call)
     }
 }
 
@@ -135,6 +179,9 @@ impl Program {
             }
             steps.push(step(line).map_err(|e| format!("line {}: {e}", n + 1))?);
         }
+        threads::check(&steps).map_err(|(step, e)| {
+            format!("line {}: {e}", Program::lines(text).get(step).unwrap_or(&1))
+        })?;
         Ok(Program(steps))
     }
 }
@@ -157,7 +204,7 @@ fn step(line: &str) -> Result<Step, String> {
             let (op, index) = label.rsplit_once(':').ok_or("a label is @name:index")?;
             let index = index.parse().map_err(|_| format!("`{index}`: a label is @name:index"))?;
             let name = w.text()?;
-            Step::Call(Some(Label { op: op.to_owned(), index }), call(name, &mut w)?)
+            Step::timed(Label { op: op.to_owned(), index }, call(name, &mut w)?)
         } else {
             match first {
                 "case" => Step::Case(w.owned()?),
@@ -171,6 +218,9 @@ fn step(line: &str) -> Result<Step, String> {
                 "tear" => Step::Tear(Tear::parse(&mut w)?),
                 "heal" => Step::Heal,
                 "power_failure" => Step::PowerFailure,
+                "join" => Step::Join,
+                "in_order" => Step::InOrder,
+                "thread" => threads::step(&mut w)?,
                 "expect" => {
                     let word = w.text()?;
                     let known = FsError::ERRNOS.iter().find(|e| **e == word);
@@ -178,7 +228,7 @@ fn step(line: &str) -> Result<Step, String> {
                         format!("`{word}`: one of {}", FsError::ERRNOS.join(", "))
                     })?)
                 }
-                name => Step::Call(None, call(name, &mut w).map_err(|e| with_form(name, e))?),
+                name => Step::call(call(name, &mut w).map_err(|e| with_form(name, e))?),
             }
         };
     match w.0.next() {

@@ -1,6 +1,8 @@
 //! A program's calls on a mounted file system of ours.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
 use wp_medium::Slice;
@@ -11,11 +13,22 @@ use wp_vfs::{
 
 use super::{AIO_MOST, Advise, Alloc, Call, Flags};
 
-/// A process that does them: its descriptors, and the context of its asynchronous calls.
+/// A process that does them: its descriptors, and the context of its asynchronous calls. Its
+/// threads share one `Player`; their calls may overlap.
 pub struct Player {
     vfs: Vfs,
-    open: BTreeMap<u32, Fd>,
-    context: Option<IoContext>,
+    open: RefCell<BTreeMap<u32, Rc<File>>>,
+    context: RefCell<Option<IoContext>>,
+}
+
+/// An open file of the process.
+struct File {
+    fd: Fd,
+    how: Flags,
+    /// Calls that use it now.
+    users: Cell<u32>,
+    /// A thread has closed it meanwhile: the last of those calls closes the file (`fput`).
+    is_closed: Cell<bool>,
 }
 
 /// An asynchronous call that has ended.
@@ -53,35 +66,79 @@ pub fn contents(seed: u32, at: u64, len: u32) -> Slice {
 impl Player {
     /// Nothing is open.
     pub fn new(vfs: Vfs) -> Player {
-        Player { vfs, open: BTreeMap::new(), context: None }
+        Player { vfs, open: RefCell::default(), context: RefCell::default() }
     }
 
     /// The inode behind one of the program's descriptors; `None` if it is not open.
     pub fn ino(&self, fd: u32) -> Option<Ino> {
-        self.open.get(&fd).and_then(|fd| self.vfs.ino(*fd).ok())
+        self.open.borrow().get(&fd).and_then(|file| self.vfs.ino(file.fd).ok())
+    }
+
+    /// How one of the program's descriptors was opened; `None` if it is not open.
+    pub fn opened(&self, fd: u32) -> Option<Flags> {
+        self.open.borrow().get(&fd).map(|file| file.how)
     }
 
     fn fd(&self, fd: u32) -> FsResult<Fd> {
-        self.open.get(&fd).copied().ok_or(FsError::BadFile)
+        self.open.borrow().get(&fd).map(|file| file.fd).ok_or(FsError::BadFile)
+    }
+
+    /// Does `body` with the files of these descriptors, which no other thread's `close` takes away
+    /// until it has ended.
+    async fn using<T>(&self, fds: &[u32], body: impl Future<Output = T>) -> T {
+        let files: Vec<Rc<File>> = {
+            let open = self.open.borrow();
+            fds.iter().filter_map(|fd| open.get(fd).cloned()).collect()
+        };
+        files.iter().for_each(|file| file.users.set(file.users.get() + 1));
+        let answer = body.await;
+        for file in files {
+            file.users.set(file.users.get() - 1);
+            if file.is_closed.get() && file.users.get() == 0 {
+                // Nobody is told what this answers: `close` has returned.
+                drop(self.vfs.close(file.fd).await);
+            }
+        }
+        answer
+    }
+
+    /// Closes a file, or leaves that to the calls that use it.
+    async fn put(&self, file: Rc<File>) -> FsResult<()> {
+        if file.users.get() > 0 {
+            file.is_closed.set(true);
+            return Ok(());
+        }
+        self.vfs.close(file.fd).await
     }
 
     /// Does one call; how much was read or written is left out. Errors: what the call answers;
     /// `BadFile` for a descriptor that is not open.
-    pub async fn call(&mut self, call: &Call) -> FsResult<()> {
+    pub async fn call(&self, call: &Call) -> FsResult<()> {
+        let fds: Vec<u32> = match call {
+            Call::Open(..) | Call::Close(_) => Vec::new(),
+            call => call.clone().descriptors_mut().into_iter().map(|fd| *fd).collect(),
+        };
+        self.using(&fds, self.run(call)).await
+    }
+
+    async fn run(&self, call: &Call) -> FsResult<()> {
         let vfs = self.vfs.clone();
         match call {
             Call::Open(fd, path, how) => {
                 let flags = open_flags(*how);
                 let path = if path == "." { "/" } else { path.as_str() };
                 let opened = vfs.open(path, flags, 0o644).await?;
-                if let Some(old) = self.open.insert(*fd, opened) {
-                    vfs.close(old).await?;
+                let (users, is_closed) = (Cell::new(0), Cell::new(false));
+                let file = Rc::new(File { fd: opened, how: *how, users, is_closed });
+                let old = self.open.borrow_mut().insert(*fd, file);
+                match old {
+                    Some(old) => self.put(old).await,
+                    None => Ok(()),
                 }
-                Ok(())
             }
             Call::Close(fd) => {
-                let gone = self.open.remove(fd).ok_or(FsError::BadFile)?;
-                vfs.close(gone).await
+                let gone = self.open.borrow_mut().remove(fd).ok_or(FsError::BadFile)?;
+                self.put(gone).await
             }
             Call::Pwrite { fd, len, at, seed } => {
                 self.write(*fd, *at, contents(*seed, *at, *len)).await.map(drop)
@@ -165,7 +222,8 @@ impl Player {
 
     /// `pwrite`; answers how many bytes were written. Errors: as [`Player::call`].
     pub async fn write(&self, fd: u32, at: u64, data: Slice) -> FsResult<u64> {
-        self.vfs.clone().pwrite(self.fd(fd)?, at, &[data]).await
+        let body = async { self.vfs.pwrite(self.fd(fd)?, at, &[data]).await };
+        self.using(&[fd], body).await
     }
 
     /// When a file was changed last, as its file system can keep it. Errors: as for `stat`.
@@ -208,18 +266,19 @@ impl Player {
         let Call::CopyFileRange { from, from_at, to, to_at, len } = call else {
             return Err(FsError::Invalid("not copy_file_range"));
         };
-        let (from, to) = ((self.fd(*from)?, *from_at), (self.fd(*to)?, *to_at));
-        self.vfs.copy_file_range(from, to, *len).await
+        let (source, target) = ((self.fd(*from)?, *from_at), (self.fd(*to)?, *to_at));
+        self.using(&[*from, *to], self.vfs.copy_file_range(source, target, *len)).await
     }
 
     /// `pread`. Errors: as [`Player::call`].
     pub async fn read(&self, fd: u32, at: u64, len: u32) -> FsResult<Vec<Slice>> {
-        self.vfs.clone().pread(self.fd(fd)?, at, u64::from(len)).await
+        let body = async { self.vfs.pread(self.fd(fd)?, at, u64::from(len)).await };
+        self.using(&[fd], body).await
     }
 
     /// `io_submit` of an asynchronous call. Errors: a descriptor that is not open, or not for this;
     /// a full context. What the call answers comes with its end.
-    pub async fn submit(&mut self, call: &Call, tag: u32) -> FsResult<()> {
+    pub async fn submit(&self, call: &Call, tag: u32) -> FsResult<()> {
         let (fd, asked) = match call {
             Call::AioWrite { fd, len, at, seed } => {
                 (fd, IoCall::Write(*at, vec![contents(*seed, *at, *len)]))
@@ -228,28 +287,33 @@ impl Player {
             _ => return Err(FsError::Invalid("not an asynchronous call")),
         };
         let iocb = Iocb { fd: self.fd(*fd)?, call: asked, tag: u64::from(tag) };
-        if self.context.is_none() {
-            self.context = Some(self.vfs.io_setup(AIO_MOST).await?);
-        }
-        let context = self.context.as_ref().ok_or(FsError::Invalid("no context"))?;
+        let known = self.context.borrow().clone();
+        let context = match known {
+            Some(context) => context,
+            None => {
+                let made = self.vfs.io_setup(AIO_MOST).await?;
+                // Another thread may have made one meanwhile.
+                self.context.borrow_mut().get_or_insert(made).clone()
+            }
+        };
         context.submit(vec![iocb]).await.map(drop)
     }
 
     /// `io_getevents`: waits until at least `n` have ended, or all, and takes all that have, in the
     /// order in which they ended.
     pub async fn take_ended(&self, n: u32) -> FsResult<Vec<Ended>> {
-        let Some(context) = &self.context else { return Ok(Vec::new()) };
+        let Some(context) = self.context.borrow().clone() else { return Ok(Vec::new()) };
         let events = context.get_events(n as usize, AIO_MOST as usize).await?;
         Ok(events.into_iter().map(|e| Ended { tag: e.tag as u32, result: e.result }).collect())
     }
 
     /// The process ends: what was submitted is waited for, and everything is closed (`exit_aio`).
     /// Errors: what a close answers.
-    pub async fn exit(&mut self) -> FsResult<()> {
+    pub async fn exit(&self) -> FsResult<()> {
         self.take_ended(AIO_MOST).await?;
-        self.context = None;
-        for (_, fd) in std::mem::take(&mut self.open) {
-            self.vfs.close(fd).await?;
+        self.context.take();
+        for (_, file) in self.open.take() {
+            self.vfs.close(file.fd).await?;
         }
         Ok(())
     }

@@ -102,6 +102,9 @@ pub const SYNTAX: &[Syntax] = &[
         "power_failure",
         "power fails; what follows is called after recovery, by a new process",
     ),
+    line("thread N: CALL", "thread 1: sync", "thread 1 to 8 of the process makes the call"),
+    line("join", "join", "with threads: every call above returns before one below begins"),
+    line("in_order", "in_order", "with threads, first line: calls begin in this order"),
     line("fail OP WHERE AFTER TIMES", "fail write data 2 1", "the device fails requests"),
     line("slow OP WHERE AFTER TIMES MICROSECONDS", "slow write data 2 1 50000", "it is late"),
     line(
@@ -120,8 +123,12 @@ mod tests {
     #[test]
     fn every_example_parses_and_begins_as_its_form_does() {
         for s in SYNTAX {
-            let parsed = Program::parse(s.example).unwrap_or_else(|e| panic!("{}: {e}", s.example));
-            assert_eq!(parsed.0.len(), 1, "{}", s.example);
+            // What is about threads means nothing in a program without.
+            let text = format!("{}\nthread 2: sync", s.example);
+            let is_of_threads = ["join", "in_order"].contains(&s.example);
+            let text = if is_of_threads { &text } else { s.example };
+            let parsed = Program::parse(text).unwrap_or_else(|e| panic!("{}: {e}", s.example));
+            assert_eq!(parsed.0.len(), text.lines().count(), "{}", s.example);
             let words = |text: &str| text.split(' ').count();
             assert_eq!(s.form.split(' ').next(), s.example.split(' ').next());
             assert_eq!(words(s.form), words(s.example), "{}", s.form);

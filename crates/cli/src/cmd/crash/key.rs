@@ -42,7 +42,12 @@ pub(super) fn key(a: &Args, c: &Campaign) -> String {
         t += &format!(" program {}", digest(program.to_string().as_bytes()));
     }
     if let Source::Lives(lives) = &c.source {
-        t += &format!(" program {}", digest(lives.whole().to_string().as_bytes()));
+        let whole: String = (0..lives.count()).map(|n| lives.whole(n).0.to_string()).collect();
+        t += &format!(" program {}", digest(whole.as_bytes()));
+    }
+    if let Source::Threads(all) = &c.source {
+        let whole: String = all.programs().iter().map(ToString::to_string).collect();
+        t += &format!(" interleavings {}", digest(whole.as_bytes()));
     }
     for (entry, here) in c.known.entries() {
         t += &format!(" known {} {here}", digest(format!("{entry:?}").as_bytes()));

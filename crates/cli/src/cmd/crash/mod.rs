@@ -26,7 +26,7 @@ use wp_lab::machine::MachineError;
 use wp_lab::workload::fio;
 use wp_vfs::{FsEntry, Options};
 use wp_workload::fio::RunOptions;
-use wp_workload::program::Program;
+use wp_workload::program::{Interleavings, Program};
 
 use crate::output::{Exit, Out};
 
@@ -55,7 +55,8 @@ pub struct Args {
     ///
     /// Generated programs: `seq-1` to `seq-3` (every sequence of that many system calls), `wild`
     /// (random programs), `calls-1` to `calls-3` and `wild-calls` (the same with every call of
-    /// `list calls`), `db-1` to `db-16` (that many databases with rollback journals), `errors`
+    /// `list calls`), `wild-threads` (random programs of 2 or 3 threads, each in one random
+    /// interleaving), `db-1` to `db-16` (that many databases with rollback journals), `errors`
     /// (a device that fails requests), `publish`, `save`, `fill`, `direct` (a database that writes
     /// with O_DIRECT).
     ///
@@ -112,6 +113,14 @@ pub struct Args {
     #[arg(long)]
     #[arg(help_heading = "Programs", hide_short_help = true)]
     no_direct: bool,
+    /// Interleavings of a program with threads: all, or a sample of N
+    ///
+    /// An interleaving is an order in which the calls of the threads begin, each while the calls
+    /// before are in progress or when they have returned. The sample depends on --seed.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(help_heading = "Programs", hide_short_help = true)]
+    interleavings: u32,
     /// permitted, modelled, zone-holes or a device fault
     ///
     /// permitted: every state that the device contract allows. modelled: only states that this
@@ -316,8 +325,8 @@ pub struct Args {
 
 /// Sequences by what their names begin with.
 const SEQUENCES: [(&str, Of); 2] = [("seq-", Of::Ace), ("calls-", Of::Further)];
-/// Random programs with every call that programs have.
-const WILD_CALLS: &str = "wild-calls";
+/// Random programs, random ones with every call that programs have, and random ones of threads.
+const WILD: [&str; 3] = ["wild", "wild-calls", "wild-threads"];
 
 fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
     for (prefix, of) in SEQUENCES {
@@ -337,10 +346,11 @@ fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
             _ => Err(format!("{}: databases are db-1 to db-16", a.programs)),
         };
     }
-    if a.programs == "wild" || a.programs == WILD_CALLS {
+    if WILD.contains(&a.programs.as_str()) {
         let barriers = bench.fs.has_barriers(&bench.fs_options);
-        let calls = a.programs == WILD_CALLS;
-        let extras = Extras { direct: !a.no_direct, barriers, calls, ..Extras::ALL }.on(bench.fs);
+        let (calls, threads) = (a.programs == "wild-calls", a.programs == "wild-threads");
+        let extras = Extras { direct: !a.no_direct, barriers, calls, threads, ..Extras::ALL };
+        let extras = extras.on(bench.fs);
         return Ok(Source::Wild { seed: a.seed, calls: a.calls, extras });
     }
     if let Some((_, make)) = NAMED.iter().find(|(name, _)| *name == a.programs) {
@@ -375,9 +385,7 @@ fn hint(a: &Args) -> &'static str {
 
 /// Is it a name of programs that are made up?
 fn source_is_made(programs: &str) -> bool {
-    let by_name = programs == "wild"
-        || programs == WILD_CALLS
-        || NAMED.iter().any(|(name, _)| *name == programs);
+    let by_name = WILD.contains(&programs) || NAMED.iter().any(|(name, _)| *name == programs);
     let is_sequence = SEQUENCES.iter().any(|(prefix, _)| programs.starts_with(prefix));
     by_name || is_sequence || programs.starts_with("db-")
 }
@@ -452,11 +460,17 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     }
     let space = space(a)?;
     let source = match source {
-        Source::Text(program) => match Lives::of(&bench, space, &program) {
-            Ok(Some(lives)) => Source::Lives(Arc::new(lives)),
-            Ok(None) => Source::Text(program),
-            Err(e) => return Err(e.to_string()),
-        },
+        Source::Text(program) => {
+            let sample = (a.interleavings as usize, a.seed);
+            match Lives::of(&bench, space, &program, sample) {
+                Ok(Some(lives)) => Source::Lives(Arc::new(lives)),
+                Ok(None) => match Interleavings::of(&program, sample.0, sample.1) {
+                    Some(all) => Source::Threads(Arc::new(all)),
+                    None => Source::Text(program),
+                },
+                Err(e) => return Err(e.to_string()),
+            }
+        }
         source => source,
     };
     let all = source.count().unwrap_or(u64::MAX);
@@ -573,8 +587,14 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return show::run(a, &campaign, state, out);
     }
     if a.against.is_some() || a.against_device.is_some() || a.against_space.is_some() {
-        if matches!(campaign.source, Source::Lives(_)) {
-            let why = "power_failure in a program cannot be compared with --against";
+        let why = match &campaign.source {
+            Source::Lives(_) => "power_failure in a program cannot be compared with --against",
+            _ if campaign.source.program(campaign.programs.0).has_threads() => {
+                "threads in a program cannot be compared with --against"
+            }
+            _ => "",
+        };
+        if !why.is_empty() {
             return out.fail(Exit::Usage, "against", why, "crash each file system by itself");
         }
         return against::run(a, &campaign, out);

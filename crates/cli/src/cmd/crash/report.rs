@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use wp_base::plain;
 use wp_crash::{Rule, Totals, Violation};
 use wp_lab::crash::{Calls, Campaign, FailedCall, Findings, Found, Source, line as command_line};
-use wp_workload::program::Program;
+use wp_workload::program::{Interleavings, Program};
 
 use super::Args;
 use super::reduced::Reduced;
@@ -49,6 +49,9 @@ pub(super) fn failure(a: &Args, c: &Campaign, x: &Found) -> Value {
     doc["frame"] = json!(x.frame);
     doc["lost"] = json!(x.lost);
     doc["replay"] = json!(replay(a, c, x));
+    if threads(c).is_some() {
+        doc["interleaving"] = json!(c.source.program(x.program).to_string());
+    }
     doc
 }
 
@@ -79,8 +82,21 @@ pub(super) fn state_line(
 ) -> String {
     let lost: Vec<String> = lost.iter().map(usize::to_string).collect();
     let lost = if lost.is_empty() { String::new() } else { format!(":{}", lost.join(",")) };
+    // An interleaving is said by its text: which number it has depends on how many are explored.
+    let one = match &c.source {
+        Source::Threads(_) => Some((c.source.program(program), 0)),
+        Source::Lives(lives) if lives.threads().is_some() => Some(lives.whole(program)),
+        _ => None,
+    };
+    let (arguments, program) = match one {
+        Some((text, first)) => {
+            let rest = command_line::arguments(c);
+            (format!("{} {rest}", command_line::quoted(&text)), first)
+        }
+        None => (arguments(a, c), program),
+    };
     let first = if program == 0 { String::new() } else { format!(" --first {program}") };
-    format!("writepath crash {}{first} --state {frame}{lost}", arguments(a, c))
+    format!("writepath crash {arguments}{first} --state {frame}{lost}")
 }
 
 /// Names in the document, words of the table, and numbers.
@@ -127,12 +143,42 @@ fn size(a: &Args, c: &Campaign) -> String {
 fn named(c: &Campaign, n: u64) -> String {
     match &c.source {
         Source::Lives(lives) => format!("{n} ({})", lives.describe(n)),
+        Source::Threads(_) => format!("{n} (interleaving {})", n + 1),
         _ => n.to_string(),
     }
 }
 
+/// The interleavings of a program with threads.
+fn threads(c: &Campaign) -> Option<&Interleavings> {
+    match &c.source {
+        Source::Threads(all) => Some(all),
+        Source::Lives(lives) => lives.threads(),
+        _ => None,
+    }
+}
+
+/// How many interleavings are explored, and how many there are: in words, and for programs.
+fn interleavings(c: &Campaign) -> Option<(String, Value)> {
+    let all = threads(c)?;
+    let (explored, is_all) = match &c.source {
+        Source::Threads(_) => {
+            let explored = c.programs.1 - c.programs.0;
+            (explored, all.is_complete() && explored == all.programs().len() as u64)
+        }
+        _ => (all.programs().len() as u64, all.is_complete()),
+    };
+    let words = format!("{explored} of {}", all.total());
+    let sampled = if is_all { "" } else { ", sampled" };
+    let line = format!("  {:<26} {words:>14}{sampled}\n", "interleavings");
+    let value = json!({ "explored": explored, "of": all.total(), "complete": is_all });
+    Some((line, value))
+}
+
 /// Where a failed call stands: its line in the user's program, or its number.
 fn place(a: &Args, c: &Campaign, f: &FailedCall) -> String {
+    if threads(c).is_some() {
+        return format!("program {}", named(c, f.program));
+    }
     let before = match &c.source {
         Source::Lives(lives) => lives.steps_before(f.program),
         _ => 0,
@@ -253,6 +299,7 @@ pub(super) fn text(
     )
     .expect(line);
     let explored = explored(f);
+    t += &interleavings(c).map(|(line, _)| line).unwrap_or_default();
     for (_, name, n) in numbers(&explored) {
         writeln!(t, "  {name:<26} {n:>14}").expect(line);
     }
@@ -387,7 +434,7 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
         .collect();
     let not_played: Vec<Value> =
         f.not_played.iter().map(|(n, why)| json!({ "program": n, "why": why })).collect();
-    json!({
+    let mut document = json!({
         "schema": "writepath.crash/1",
         "kind": "summary",
         "programs": [c.programs.0, c.programs.1],
@@ -403,5 +450,9 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
         "calls": calls_document(a, c, f),
         "complete": f.done >= c.programs.1,
         "unfinished": unfinished,
-    })
+    });
+    if let Some((_, value)) = interleavings(c) {
+        document["interleavings"] = value;
+    }
+    document
 }

@@ -85,7 +85,7 @@ impl Writer {
     }
 
     fn call(&mut self, call: Call) {
-        self.steps.push(Step::Call(None, call));
+        self.steps.push(Step::call(call));
     }
 
     fn open(&mut self, fd: u32, path: &str, how: Flags) {
