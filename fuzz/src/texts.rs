@@ -15,7 +15,7 @@ use wp_workload::fio::{
     self, Action, Ask, Chosen, Direction, Existing, Job, Layout, Log, ReplayOptions, RunOptions,
     Sequence, Severity, Step, Variables, ZonePlace, Zones,
 };
-use wp_workload::program::Program;
+use wp_workload::program::{Interleavings, Program};
 
 use super::feed::Feed;
 
@@ -143,7 +143,8 @@ fn places(job: &Job, layout: &mut Layout) -> Result<Vec<ZonePlace>, String> {
     Ok(all)
 }
 
-/// A program: what is read is written as a text that is the same program.
+/// A program: what is read is written as a text that is the same program. Each interleaving of its
+/// threads is a program with the same calls.
 pub fn program(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(program) = Program::parse(&text) else { return };
@@ -151,6 +152,11 @@ pub fn program(input: &[u8]) {
     let again = Program::parse(&written).expect("a program that we wrote");
     assert_eq!(again.to_string(), written);
     assert_eq!(again, program, "written as {written}");
+    let threads = Interleavings::of(&program, 5, 1);
+    for one in threads.iter().flat_map(Interleavings::programs) {
+        assert!(one.is_in_order() && one.calls().count() == program.calls().count(), "{one}");
+        assert_eq!(Program::parse(&one.to_string()).as_ref(), Ok(one), "an interleaving");
+    }
     let _ = wp_lab::workload::fio::variables(&text);
 }
 

@@ -45,6 +45,7 @@ mod rest_of_calls;
 mod states;
 mod table_trim;
 mod thousand_files;
+mod threads;
 mod today;
 mod twin;
 mod two_devices;

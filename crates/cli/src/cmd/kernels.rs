@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
+use wp_base::plain::Shown as _;
 use wp_lab::host::Scratch;
 use wp_lab::roundtrip::{Plan, trips};
 use wp_lab::vtime::compare::{Compared, Report, Row};
@@ -475,7 +476,8 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
         };
         match Program::parse(&text) {
             Ok(p) if p.has_threads() => {
-                return out.fail(Exit::Usage, "program", NO_THREADS, "remove its threads");
+                let what = format!("{}: {NO_THREADS}", path.shown());
+                return out.fail(Exit::Usage, "program", &what, "remove its threads");
             }
             Ok(p) => programs = vec![(configs[0], p)],
             Err(why) => return out.fail(Exit::Usage, "program", &why, ""),
