@@ -124,6 +124,17 @@ fn nothing_is_promised_wrongly_of_calls_at_once() {
     }
 }
 
+/// Found by random threads: a handle that waits for the group descriptor has to sum up the bitmap
+/// when it has it, not before.
+#[test]
+fn a_bitmap_has_its_checksum_when_two_handles_wait_for_the_descriptor() {
+    let text = "in_order;open 0 a rw,creat;pwrite 0 4096 4096 1;fdatasync 0;open 1 b rw,creat;\
+                nap 6000000;pwrite 0 4096 0 2;thread 1: symlink LONG c;fsync 0";
+    let text = text.replace("LONG", &"long".repeat(20));
+    let f = run(&campaign(ext4("era=6.18"), Source::Text(program(&text))), 1, &|_| true);
+    assert!(f.found.is_empty() && f.totals.raw > 50, "{f:#?}");
+}
+
 /// F2FS gives a direct write its block before it writes it (`f2fs_map_blocks` with
 /// `F2FS_GET_BLOCK_DIO`), and an fsync of another thread does not wait for direct writes.
 #[test]

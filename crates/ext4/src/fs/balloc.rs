@@ -386,11 +386,12 @@ impl Ext4 {
                 }
             }
         });
-        let n = self.geo.block_bitmap_bytes();
-        let csum = buf.with(|bytes| self.csum.bitmap(&bytes[..n]));
         buf.set(BufFlag::Verified);
         self.dirty(h, &buf)?;
         soon!(self.desc_access(h, group))?;
+        // Only now: another handle may have changed the bitmap while this one waited.
+        let n = self.geo.block_bitmap_bytes();
+        let csum = buf.with(|bytes| self.csum.bitmap(&bytes[..n]));
         self.change_accessed_desc(h, group, |d| {
             if d.has(GroupDesc::BLOCK_UNINIT) {
                 d.flags = (d.flags.get() & !GroupDesc::BLOCK_UNINIT).into();
@@ -424,15 +425,16 @@ impl Ext4 {
         let buf = soon!(self.block_bitmap(group))?;
         soon!(h.get_write_access(&buf))?;
         self.dirty(h, &buf)?;
+        soon!(self.desc_access(h, group))?;
+        // Only now: another handle may have changed the bitmap while this one waited.
         let n = self.geo.block_bitmap_bytes();
         let csum = buf.with(|bytes| self.csum.bitmap(&bytes[..n]));
-        self.change_desc(h, group, |d| {
+        self.change_accessed_desc(h, group, |d| {
             d.flags = (d.flags.get() & !GroupDesc::BLOCK_UNINIT).into();
             if self.csum.metadata() {
                 d.set_block_bitmap_csum(csum);
             }
         })
-        .await
     }
 
     /// Returns blocks. They can be given out again once this transaction is durable.

@@ -170,10 +170,11 @@ impl Ext4 {
             if self.is_without_bitmap(group) {
                 Box::pin(self.init_group_blocks(h, group)).await?;
             }
-            let n = self.geo.inode_bitmap_bytes();
-            let csum = buf.with(|b| self.csum.bitmap(&b[..n]));
             let _not_zeroing = self.itable_guard(group).await;
             soon!(self.desc_access(h, group))?;
+            // Only now: another handle may have changed the bitmap while this one waited.
+            let n = self.geo.inode_bitmap_bytes();
+            let csum = buf.with(|b| self.csum.bitmap(&b[..n]));
             self.change_accessed_desc(h, group, |d| {
                 if self.csum.descriptors() {
                     // The table is in use up to this inode.
