@@ -229,7 +229,7 @@ impl Ledger {
                 how.tmpfile || same && (known.is_some() || how.create && has_parent(path))
             }
             (Call::Open(_, path, how), Some(FsError::NotFound)) => {
-                !is(path, all) && !(how.create && has_parent(path))
+                !(is(path, all) || how.create && has_parent(path))
             }
             (Call::Open(_, path, _), Some(FsError::Exists)) => is(path, end),
             (Call::Unlink(path) | Call::Rmdir(path), error) => match error {
