@@ -279,7 +279,8 @@ fn blocks_that_files_share_are_kept_as_written_ones() {
             let what = format!("{options}: {text}");
             let program = Program::parse(&text).expect("a program");
             let space = permitted(false);
-            let (source, count) = match Lives::of(&bench, space, &program, (100, 1)).expect("plays") {
+            let (source, count) = match Lives::of(&bench, space, &program, (100, 1)).expect("plays")
+            {
                 Some(lives) => (Source::Lives(Arc::new(lives.clone())), lives.count()),
                 None => (Source::Text(program), 1),
             };

@@ -20,7 +20,9 @@ fn explored(fs: &'static FsEntry, options: &str, text: &str) -> Findings {
     bench.device_params = vec![("capacity_bytes".to_owned(), 256 << 20)];
     let source = Source::Text(program.clone());
     let mut c = Campaign { check: true, ..Campaign::new(bench, source, (0, 1)) };
-    if let Some(lives) = Lives::of(&c.bench, c.space, &program, (100, 1)).expect("lives that are played") {
+    if let Some(lives) =
+        Lives::of(&c.bench, c.space, &program, (100, 1)).expect("lives that are played")
+    {
         c.programs = (0, lives.count());
         c.source = Source::Lives(Arc::new(lives));
     }

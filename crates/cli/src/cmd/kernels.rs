@@ -145,8 +145,8 @@ struct RandomArgs {
     /// Generate programs with every call that programs have
     ///
     /// Files without a name, renameat2, mknod, chmod, chown, utimensat, stores through mappings,
-    /// msync, sync_file_range, collapse and insert range, O_APPEND, copy_file_range, reflink, chattr,
-    /// lseek for data and holes.
+    /// msync, sync_file_range, collapse and insert range, O_APPEND, copy_file_range, reflink,
+    /// chattr, lseek for data and holes.
     #[arg(long)]
     all_calls: bool,
     /// Compare the requests and flushes of each call, too

@@ -79,8 +79,7 @@ enum Operation {
 use Operation::{
     Append, Chattr, Chmod, Chown, CopyRange, Create, Dedupe, Fallocate, Link, Mkdir, Mkfifo, Mknod,
     Mmap, Reflink, RemoveXattr, Rename, Renameat2, Rmdir, SetGroup, SetXattr, Symlink,
-    SyncFileRange, Tmpfile,
-    Truncate, Unlink, Utimensat, Write,
+    SyncFileRange, Tmpfile, Truncate, Unlink, Utimensat, Write,
 };
 
 /// Those that are not ACE's.
