@@ -1,8 +1,8 @@
-//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, `N29`, of F2FS, N5,
-//! N10 and N11 by reading and the others by generated programs; `N7`, of ext4, by reading; `N9`, of
-//! ext4, `N14` and `N15`, of NILFS2, and `N16` to `N21`, of btrfs, by generated programs), seen in
-//! Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's kernel
-//! the one of `N9`.
+//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, `N29`, `N30`, of F2FS,
+//! N5, N10 and N11 by reading and the others by generated programs; `N7`, of ext4, by reading;
+//! `N9`, of ext4, `N14` and `N15`, of NILFS2, and `N16` to `N21`, of btrfs, by generated programs),
+//! seen in Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's
+//! kernel the one of `N9`.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
@@ -417,6 +417,26 @@ fn linux_too_forgets_the_nodes_of_a_direct_dsync_overwrite() {
     let Some(kept) = of(",dsync", "") else { return };
     assert_eq!(kept, None, "there is no such file");
     assert_eq!(of("", "fdatasync 1"), Some(Some(4096)));
+}
+
+/// N30: of the nodes that a strict fsync writes the last alone gets what changed of the inode.
+#[test]
+fn linux_too_leaves_the_length_out_where_the_last_node_holds_attributes() {
+    let of = |mount: &str, attribute: &str| {
+        let text = format!(
+            "open 0 . r\nopen 1 a rw,creat\nfsync 0\n{attribute}\npwrite 1 4096 0 1\nfsync 1\n"
+        );
+        in_linux("N30", mount, &text).map(|seen| seen.size)
+    };
+    let large = "setxattr a user.b 1343 13";
+    let Some(strict) = of("fsync_mode=strict", large) else { return };
+    assert_eq!(strict, Some(0), "fsync has returned");
+    assert_eq!(of("fsync_mode=posix", large), Some(Some(4096)));
+    assert_eq!(
+        of("fsync_mode=strict", "setxattr a user.b 40 13"),
+        Some(Some(4096)),
+        "in the inode"
+    );
 }
 
 /// N29: the inode of a file is recovered and the node behind it is not; its attributes end in the

@@ -428,13 +428,24 @@ pub static BUGS: &[Bug] = &[
     },
     Bug {
         id: "N29",
-        what: "F2FS: attributes that the inode and a node share are damaged if the node of a file's first fsync is lost",
+        what: "F2FS: attributes that the inode and a node share are damaged if an fsync loses the node alone",
         affected: F2FS,
         fixed: Side { fs: "f2fs,noinline_xattr", ..F2FS },
         rule: Rule::Metadata,
         programs: Programs::Text(
             "open 0 a rw,creat\nsetxattr a user.b 1065 6\nfsync 0\nopen 1 b rw,creat\n\
              setxattr b user.c 1100 7\npwrite 1 20480 0 1\nfsync 1\n",
+        ),
+        ..F2FS_BUG
+    },
+    Bug {
+        id: "N30",
+        what: "F2FS: fsync_mode=strict brings the length into the last node alone: it is lost where that holds attributes",
+        affected: Side { fs: concat!("f2fs,fsync_mode=strict,", mends!()), ..F2FS },
+        fixed: Side { fs: concat!("f2fs,", mends!()), ..F2FS },
+        programs: Programs::Text(
+            "open 0 . r\nopen 1 a rw,creat\nfsync 0\nsetxattr a user.b 1343 13\n\
+             pwrite 1 20480 0 1\nfsync 1\n",
         ),
         ..F2FS_BUG
     },
