@@ -1,8 +1,8 @@
 //! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, `N29`, `N30`, of F2FS,
 //! N5, N10 and N11 by reading and the others by generated programs; `N7`, of ext4, by reading;
 //! `N9`, of ext4, `N14` and `N15`, of NILFS2, and `N16` to `N21`, of btrfs, by generated programs),
-//! seen in Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this host's
-//! kernel the one of `N9`.
+//! seen in Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this
+//! host's kernel the one of `N9`.
 //!
 //! N2 and N3 are read off the guest's block trace: a memory-backed null_blk has done a write when
 //! it takes it, so that a cut there cannot show that a flush came too early.
