@@ -302,7 +302,7 @@ fn random_programs_that_share_blocks_break_no_rule() {
     // Without what Linux loses of other calls.
     let mut bench = Bench::new(&wp_btrfs::ENTRY, "fix=all").expect("options");
     bench.device_params[0].1 = 128 << 20;
-    let extras = Extras { calls: true, ..Extras::ALL }.on(&wp_btrfs::ENTRY);
+    let extras = Extras { calls: true, shares: true, ..Extras::ALL }.on(&wp_btrfs::ENTRY);
     let source = Source::Wild { seed: 40, calls: 60, extras };
     let texts: String = (0..10).map(|n| source.program(n).to_string()).collect();
     for call in ["reflink ", "dedupe ", "copy_file_range "] {
