@@ -9,6 +9,7 @@ use crate::world;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use wp_btrfs::core::Core;
 use wp_btrfs::disk::inode::mode;
@@ -38,8 +39,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let done = Command::new("umount").arg(self.at.path()).status();
-        assert!(done.is_ok_and(|s| s.success()) || std::thread::panicking(), "umount");
+        // A process that another test has just forked holds the mount until it executes.
+        let is_done = (0..50).any(|turn| {
+            std::thread::sleep(Duration::from_millis(if turn == 0 { 0 } else { 100 }));
+            let done = Command::new("umount").arg(self.at.path()).status();
+            done.is_ok_and(|s| s.success())
+        });
+        assert!(is_done || std::thread::panicking(), "umount");
     }
 }
 
