@@ -16,6 +16,13 @@ fn ext4(options: &str) -> Bench {
     Bench::new(&wp_ext4::ENTRY, options).expect("options of ext4")
 }
 
+/// Without what Linux loses, and as large as one has to be.
+fn btrfs() -> Bench {
+    let mut bench = Bench::new(&wp_btrfs::ENTRY, "fix=all").expect("options of btrfs");
+    bench.device_params[0].1 = 128 << 20;
+    bench
+}
+
 fn program(text: &str) -> Program {
     Program::parse(&text.replace(';', "\n")).expect("a program")
 }
@@ -122,6 +129,23 @@ fn nothing_is_promised_wrongly_of_calls_at_once() {
         let f = explored(ext4("era=6.18,nobarrier"), text);
         assert!(f.totals.broken[Rule::LostSync as usize] > 0, "{text}: {:?}", f.totals);
     }
+}
+
+/// A clone holds the locks of both files; a store through a mapping goes past them.
+#[test]
+fn nothing_is_promised_wrongly_of_clones_and_flags_at_once() {
+    let clones = "open 0 a rw,creat;open 1 b rw,creat;pwrite 0 8192 0 1;pwrite 1 8192 0 2;sync;join;\
+                  thread 1: reflink 0 0 1 0 0;thread 1: fsync 1;\
+                  thread 2: mmap_write 1 4096 0 3;pwrite 0 4096 0 4";
+    let f = explored(btrfs(), clones);
+    assert!(f.found.is_empty(), "{:#?}", f.found);
+    assert!(f.totals.programs > 5 && f.totals.raw > 200, "{:?}", f.totals);
+
+    let flags = "open 0 a rw,creat;sync;join;thread 1: chattr a sync;thread 1: pwrite 0 4096 0 1;\
+                 thread 2: pwrite 0 4096 4096 2;rename a b";
+    let f = explored(ext4("era=6.18"), flags);
+    assert!(f.found.is_empty(), "{:#?}", f.found);
+    assert!(f.totals.programs > 5 && f.totals.raw > 200, "{:?}", f.totals);
 }
 
 /// Found by random threads: a handle that waits for the group descriptor has to sum up the bitmap

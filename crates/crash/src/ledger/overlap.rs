@@ -271,6 +271,7 @@ impl Ledger {
             }
             (
                 Call::Chmod(path, _)
+                | Call::Chattr(path, _)
                 | Call::Chown(path, ..)
                 | Call::Utimensat(path, ..)
                 | Call::Truncate(path, _)
@@ -417,9 +418,13 @@ fn written(did: &Did) -> Option<(u64, u64, u64, bool)> {
         Call::Pwrite { at, len, .. } => (*at, u64::from(*len), file.direct),
         Call::MmapWrite { at, len, .. } => (*at, u64::from(*len), true),
         Call::CopyFileRange { to_at, len, .. } => (*to_at, *len, true),
+        // It holds the locks of both files, which only a store through a mapping goes past.
+        Call::Reflink { to_at, len: 0, .. } => (*to_at, u64::MAX, false),
+        Call::Reflink { to_at, len, .. } => (*to_at, *len, false),
         _ => return None,
     };
-    Some((file.ino, at / PAGE * PAGE, at.saturating_add(len).next_multiple_of(PAGE), by_page))
+    let end = at.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+    Some((file.ino, at / PAGE * PAGE, end, by_page))
 }
 
 /// Does the call change no file and no name?

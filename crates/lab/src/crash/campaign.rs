@@ -330,8 +330,8 @@ pub struct Findings {
     pub known: BTreeMap<usize, u64>,
     /// Programs that could not be played, and why.
     pub not_played: Vec<(u64, String)>,
-    /// Of those, programs with a call that the file system does not have.
-    pub lacking: u64,
+    /// Of those, the numbers of programs with a call that the file system does not have.
+    pub lacking: Vec<u64>,
     /// What the calls of the programs answered.
     pub calls: Calls,
     /// One after the last program that was done.
@@ -422,6 +422,13 @@ impl Campaign {
 }
 
 impl Findings {
+    /// The first program that could not be played, and why; not one with a call that the file
+    /// system does not have, unless there was no other.
+    pub fn unplayed(&self) -> Option<&(u64, String)> {
+        let first = self.not_played.iter().find(|(n, _)| !self.lacking.contains(n));
+        first.or_else(|| self.not_played.first().filter(|_| self.totals.programs == 0))
+    }
+
     /// Nothing is done.
     pub fn before(c: &Campaign) -> Findings {
         Findings { done: c.programs.0, ..Findings::default() }
@@ -474,7 +481,7 @@ impl Findings {
             *self.known.entry(entry).or_default() += n;
         }
         self.not_played.extend(next.not_played);
-        self.lacking += next.lacking;
+        self.lacking.extend(next.lacking);
         self.calls.add(next.calls);
         self.done = next.done;
         before
@@ -561,13 +568,14 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
     merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
 
-/// Is it a program of a list with a call that the kernel of this version answers with
-/// `EOPNOTSUPP`? A flag that it refuses is no such call.
-fn lacks_call(source: &Source, played: &Played) -> bool {
-    let lacks = |did: &Did| {
+/// The call of a program of a list that the kernel of this version answers with `EOPNOTSUPP`. A
+/// flag that it refuses is no such call.
+fn lacking<'p>(source: &Source, played: &'p Played) -> Option<&'p Did> {
+    let lacks = |did: &&Did| {
         did.error == Some(FsError::NotInKernel) && !matches!(did.call, Call::Chattr(..))
     };
-    matches!(source, Source::Sequences(..) | Source::Wild { .. }) && played.dids.iter().any(lacks)
+    let is_list = matches!(source, Source::Sequences(..) | Source::Wild { .. });
+    played.dids.iter().find(lacks).filter(|_| is_list)
 }
 
 /// Programs `from..to`. Errors: it was given up; what was under way, if states were explored.
@@ -595,11 +603,11 @@ fn chunk(
         let program = c.source.program(n);
         match c.play(image.clone(), n) {
             // A sequence of a list that this file system has not in this version is no finding.
-            Ok(played) if lacks_call(&c.source, &played) => {
-                out.lacking += 1;
-                let error = FsError::NotInKernel;
-                let e = MachineError::Fs { during: "a program", error };
-                out.not_played.push((n, e.to_string()));
+            Ok(played) if lacking(&c.source, &played).is_some() => {
+                let call = lacking(&c.source, &played).map_or(String::new(), Did::text);
+                out.lacking.push(n);
+                out.not_played
+                    .push((n, format!("`{call}`: EOPNOTSUPP, as in this kernel version")));
             }
             Ok(played) => {
                 out.calls.add(Calls::of(n, &program, &played.dids));
@@ -609,7 +617,7 @@ fn chunk(
             Err(_) if abandon() => return Err(None),
             Err(e) => {
                 let lacks = matches!(&e, MachineError::Fs { error: FsError::Unsupported(_), .. });
-                out.lacking += u64::from(lacks);
+                out.lacking.extend(lacks.then_some(n));
                 out.not_played.push((n, e.to_string()));
             }
         }

@@ -15,7 +15,7 @@ use super::calls::Calls;
 use super::campaign::{Findings, Found};
 use crate::host::{Existing, output, text};
 
-const SCHEMA: &str = "writepath.crash.campaign/1";
+const SCHEMA: &str = "writepath.crash.campaign/2";
 
 #[derive(Serialize, Deserialize)]
 struct Body {
@@ -34,7 +34,7 @@ struct Body {
     /// Number of the entry, states.
     known: Vec<(usize, u64)>,
     not_played: Vec<(u64, String)>,
-    lacking: u64,
+    lacking: Vec<u64>,
     calls: Calls,
 }
 
@@ -104,7 +104,7 @@ pub fn save(path: &Path, campaign: &str, build: &str, f: &Findings) -> std::io::
         places: places.collect(),
         known: f.known.iter().map(|(k, n)| (*k, *n)).collect(),
         not_played: f.not_played.clone(),
-        lacking: f.lacking,
+        lacking: f.lacking.clone(),
         calls: f.calls.clone(),
     };
     let body = serde_json::to_value(body)?;

@@ -321,8 +321,8 @@ fn tell(v: &Violation, when: &str) -> String {
 /// Every state of every instant.
 fn every(campaign: &Campaign) -> Result<Counts, MachineError> {
     let found = crate::crash::run(campaign, 1, &|_| true);
-    if let Some((_, why)) = found.not_played.into_iter().next() {
-        return Err(MachineError::Config(why));
+    if let Some((_, why)) = found.unplayed() {
+        return Err(MachineError::Config(why.clone()));
     }
     let broken = Rule::ALL.into_iter().map(|r| (r, found.totals.broken[r as usize])).collect();
     let mut told: BTreeMap<Rule, String> = BTreeMap::new();

@@ -111,7 +111,7 @@ impl Search<'_> {
         if found.done < campaign.programs.1 {
             return Ok(None);
         }
-        if let Some((n, why)) = found.not_played.first() {
+        if let Some((n, why)) = found.unplayed() {
             let (name, part) = (self.c.name(), part.name);
             return Err(MachineError::Config(format!("{name}: {part}, program {n}: {why}")));
         }

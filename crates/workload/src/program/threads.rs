@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::rng::Rng;
+use wp_vfs::FileFlags;
 
 use super::parse::call;
 use super::words::Words;
@@ -337,10 +338,13 @@ fn phases(program: &Program) -> Vec<Phase> {
     out
 }
 
-/// Descriptors through which some file is read or written past the cache, or durably.
+/// Descriptors through which some file is read or written past the cache, or durably: all of them
+/// if `chattr` makes some file synchronous.
 fn past_cache(program: &Program) -> BTreeSet<u32> {
+    let synced = |call: &Call| matches!(call, Call::Chattr(_, flags) if flags.has(FileFlags::SYNC));
+    let all = program.calls().any(synced);
     let opened = program.calls().filter_map(|call| match call {
-        Call::Open(fd, _, how) if how.direct || how.dsync || how.sync => Some(*fd),
+        Call::Open(fd, _, how) if all || how.direct || how.dsync || how.sync => Some(*fd),
         _ => None,
     });
     opened.collect()
@@ -359,9 +363,14 @@ fn waits(call: &Call, past_cache: &BTreeSet<u32>) -> bool {
         | Call::Msync(..)
         | Call::SyncFileRange(..)
         | Call::AioWait(_)
-        | Call::Pread { .. } => true,
+        | Call::Pread { .. }
+        // What shares extents writes what is dirty first; a copy tries that.
+        | Call::CopyFileRange { .. }
+        | Call::Reflink { .. }
+        | Call::Dedupe { .. } => true,
         Call::Pwrite { fd, .. } | Call::Fallocate(fd, ..) => past_cache.contains(fd),
-        Call::CopyFileRange { to, .. } => past_cache.contains(to),
+        // Data go another way then, and none may be under way (`ext4_change_inode_journal_flag`).
+        Call::Chattr(_, flags) => flags.has(FileFlags::JOURNAL_DATA),
         _ => false,
     }
 }
@@ -508,6 +517,12 @@ mod tests {
                 "in_order;thread 1: unlink a;fsync 0",
             ]
         );
+        for waits in ["reflink 0 0 1 0 0", "copy_file_range 0 0 1 0 4096", "dedupe 0 0 1 0 4096"] {
+            assert_eq!(all(&format!("{waits};thread 1: unlink a")).len(), 3, "{waits}");
+        }
+        let made_sync = "open 0 a rw;chattr a sync;join;pwrite 0 1 0 1;thread 1: unlink b";
+        assert_eq!(all(made_sync).len(), 3);
+        assert_eq!(all(&made_sync.replace("sync", "nodump")).len(), 2);
         // A thread's own call has returned when its next one begins.
         assert_eq!(all("fsync 0;fsync 0;join;thread 1: unlink a").len(), 1);
         // Phases have their orders each.

@@ -259,7 +259,7 @@ pub(super) fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
         return None;
     }
     let help = "see --fs, --device, --elevator and --size";
-    if let (0, Some((n, why))) = (f.totals.programs, f.not_played.first()) {
+    if let (0, Some((n, why))) = (f.totals.programs, f.unplayed()) {
         let message = format!("nothing was explored: program {n} could not run: {why}");
         return Some(Unexplored { exit: Exit::Usage, message, help });
     }
@@ -274,7 +274,7 @@ pub(super) fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
 pub(super) fn does_less(a: &Args, f: &Findings) -> bool {
     let unmet = f.calls.unmet > 0;
     let is_job = Path::new(&a.programs).extension().is_some_and(|e| e == "fio");
-    unmet || is_job && f.calls.failed > 0 || f.not_played.len() as u64 > f.lacking
+    unmet || is_job && f.calls.failed > 0 || f.unplayed().is_some()
 }
 
 /// Writes what was found, and what was known before, as a list of known failures.

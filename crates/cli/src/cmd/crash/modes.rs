@@ -76,8 +76,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
             break;
         }
         // A version without a call leaves out the sequences that have it.
-        let fails = f.not_played.len() as u64 > f.lacking;
-        if let Some((n, why)) = f.not_played.first().filter(|_| fails) {
+        if let Some((n, why)) = f.unplayed() {
             let why = format!("{}: program {n} could not run: {why}", a.fs);
             return out.fail(Exit::Usage, "crash", &why, "see --fs and --size");
         }

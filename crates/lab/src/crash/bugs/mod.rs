@@ -252,7 +252,7 @@ pub fn show(
             return refusal(&campaign);
         }
         let f = resume(&campaign, workers, Findings::before(&campaign), &watch);
-        if let Some((n, why)) = f.not_played.first() {
+        if let Some((n, why)) = f.unplayed() {
             return Err(MachineError::Config(format!("{}: program {n}: {why}", bug.id)));
         }
         let first = f.found.iter().find(|x| x.violation.rule == bug.rule);

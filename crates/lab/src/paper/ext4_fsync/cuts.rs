@@ -109,7 +109,7 @@ pub fn cut_era(
         if !go_on() {
             return Ok(None);
         }
-        if let Some((n, why)) = findings.not_played.first() {
+        if let Some((n, why)) = findings.unplayed() {
             return Err(MachineError::Config(format!("{name} program {n} in era {era}: {why}")));
         }
         rows.push(CutRow::new(era, name, &findings));
