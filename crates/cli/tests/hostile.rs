@@ -13,11 +13,12 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Cases of which one is run, if nothing else is asked for.
@@ -92,8 +93,7 @@ fn run(dir: &Path, args: &[OsString], streams: Streams, number: usize) -> Answer
         match child.try_wait().expect("it is a child") {
             Some(status) => break Some(status),
             None if began.elapsed() > PATIENCE => {
-                drop(child.kill());
-                drop(child.wait());
+                end(&mut child);
                 break None;
             }
             None => std::thread::sleep(Duration::from_millis(5)),
@@ -104,6 +104,22 @@ fn run(dir: &Path, args: &[OsString], streams: Streams, number: usize) -> Answer
     let answer = Answer { code, stdout: read(&out), stderr: read(&err) };
     drop((std::fs::remove_file(out), std::fs::remove_file(err), std::fs::remove_dir_all(own)));
     answer
+}
+
+/// Ends a command that works on. A killed one would leave its loop devices and mounts behind: it is
+/// told to stop, then to stop at once.
+fn end(child: &mut Child) {
+    for _ in 0..2 {
+        drop(kill_process(Pid::from_child(child), Signal::TERM));
+        for _ in 0..600 {
+            if child.try_wait().expect("it is a child").is_some() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    drop(child.kill());
+    drop(child.wait());
 }
 
 /// A verb, as `list verbs` has it.
