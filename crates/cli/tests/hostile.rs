@@ -110,7 +110,7 @@ fn run(dir: &Path, args: &[OsString], streams: Streams, number: usize) -> Answer
 /// told to stop, then to stop at once.
 fn end(child: &mut Child) {
     for _ in 0..2 {
-        drop(kill_process(Pid::from_child(child), Signal::TERM));
+        let _ = kill_process(Pid::from_child(child), Signal::TERM);
         for _ in 0..600 {
             if child.try_wait().expect("it is a child").is_some() {
                 return;
