@@ -272,6 +272,12 @@ pub static CONTRACTS: &[Contract] = &[
         &[FEATURE, SIMULATED, (Exit::No, "the image that was made is damaged")],
     ),
     verb(
+        "mount",
+        "the file system was mounted and unmounted, and a requested image is saved",
+        Work::Own("a mount served until it is unmounted or interrupted; `calls` counts its calls"),
+        &[FEATURE, SIMULATED],
+    ),
+    verb(
         "inspect",
         "every image was read, and what was read is undamaged; `fsck` checks all of it",
         counted("images", &["/images", "/image"]),

@@ -113,6 +113,10 @@ enum Verb {
     Perturb(cmd::perturb::Args),
     /// Make a file system in an image file.
     Mkfs(cmd::mkfs::Args),
+    /// Mount a simulated file system on this host (FUSE).
+    ///
+    /// Every program of this host can use it, in virtual or real time, until `umount` or Ctrl-C.
+    Mount(cmd::mount::Args),
     /// List the files of an image, recovered in memory; never writes.
     Inspect(cmd::inspect::Args),
     /// Check an image (structures, names, links, counts); never writes.
@@ -160,6 +164,11 @@ fn contract_of(matches: &ArgMatches) -> Option<&'static Contract> {
 }
 
 fn main() -> ExitCode {
+    // Before there are threads, and before the words are read as a user's.
+    let own: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    if let Some(code) = wp_fuse::entered(&own) {
+        return ExitCode::from(code);
+    }
     wp_lab::memory::keep_freed();
     cmd::reproduce::end_with_parent();
     // What clap does not understand may be an answer for a program, too.
@@ -234,6 +243,7 @@ fn run(verb: Verb, out: &Out) -> ExitCode {
         Verb::Matrix(a) => cmd::matrix::run(&a, out),
         Verb::Perturb(a) => cmd::perturb::run(&a, out),
         Verb::Mkfs(a) => cmd::mkfs::run(&a, out),
+        Verb::Mount(a) => cmd::mount::run(&a, out),
         Verb::Inspect(a) => cmd::inspect::run(&a, out),
         Verb::Fsck(a) => cmd::fsck::run(&a, out),
         Verb::Recover(a) => cmd::recover::run(&a, out),

@@ -9,10 +9,9 @@ use clap::Command;
 use crate::output::Exit;
 
 /// Groups of verbs, in the order in which a newcomer needs them.
-const GROUPS: [(&str, &[&str]); 6] = [
-    ("Run and explain", &["run", "explain", "diff", "trace", "report"]),
-    ("Crash-test", &["crash"]),
-    ("Images", &["mkfs", "inspect", "fsck", "recover"]),
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Run, explain, crash-test", &["run", "explain", "diff", "trace", "report", "crash"]),
+    ("Images and mounts", &["mkfs", "mount", "inspect", "fsck", "recover"]),
     (
         "Kernels, drives and traces",
         &["kernels", "kernel-lab", "serve", "replay", "compare", "device", "calibrate"],

@@ -3,8 +3,11 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Old and new option, with the verb that has it.
-const OPTIONS: [(&str, &str, &str); 2] =
-    [("crash", "--hold", "--require"), ("crash", "--company", "--concurrent-sync-us")];
+const OPTIONS: [(&str, &str, &str); 3] = [
+    ("crash", "--hold", "--require"),
+    ("crash", "--company", "--concurrent-sync-us"),
+    ("crash", "--check-cmd", "--check"),
+];
 
 /// The error of a renamed option and its hint; `None`: clap's own error says it better.
 pub fn hint(arguments: &[String], error: &clap::Error) -> Option<(String, String)> {

@@ -19,6 +19,7 @@ mod matrix;
 mod odd_inputs;
 mod packaging;
 mod page;
+mod programs;
 mod recover;
 mod recover_cut;
 mod reproduce;

@@ -149,8 +149,8 @@ fn nothing_explored_is_no_success() {
         (2, "nonsense", &[one, "--elevator", "nonsense"]),
         (2, "ENOSPC", &[one, "--fs", "btrfs", "--size", "64M"]),
         (2, "ENOSPC", &[one, "--fs", "nilfs2", "--size", "64M"]),
-        (2, "is empty", &[one, "--check-cmd", " "]),
-        (2, "must be more than 0", &[one, "--check-cmd", "true", "--check-timeout", "0s"]),
+        (2, "is empty", &[one, "--check", " "]),
+        (2, "must be more than 0", &[one, "--check", "true", "--check-timeout", "0s"]),
         (2, "a name is empty", &["--mutate", ""]),
         (2, "no bug called", &["--bug", ""]),
         (2, "--mutate", &[one, "--search", "1"]),
@@ -215,7 +215,7 @@ fn a_check_sees_every_image_and_a_changed_check_is_another_campaign() {
     let path = dir.path().join("check.sh").display().to_string();
     let command = format!("sh {path}");
     let program = "open 0 a rw,creat; pwrite 0 4096 0 1; fsync 0";
-    let base = ["crash", program, "--complete", "6", "--samples", "3", "--check-cmd", &command];
+    let base = ["crash", program, "--complete", "6", "--samples", "3", "--check", &command];
     script("cksum < \"$WRITEPATH_IMAGE\" >> \"$SEEN\"");
     let seen = dir.path().join("seen");
     let a = Command::new(env!("CARGO_BIN_EXE_writepath"))

@@ -188,7 +188,7 @@ fn what_a_check_command_has_started_ends_with_the_program() {
             "trees",
             "--check-timeout",
             "1h",
-            "--check-cmd",
+            "--check",
             &check,
         ];
         let mut crash = start(at, &args);
@@ -226,7 +226,7 @@ fn a_check_command_that_takes_too_long_ends_with_all_that_it_started() {
         ".",
         "--budget",
         "1s",
-        "--check-cmd",
+        "--check",
         &check,
     ];
     assert_ne!(code(at, &args), Some(74));
@@ -237,7 +237,7 @@ fn a_check_command_that_takes_too_long_ends_with_all_that_it_started() {
 #[test]
 fn a_check_directory_must_exist() {
     let dir = tempfile::tempdir().expect("a directory");
-    let done = run(dir.path(), &["crash", "wild", "--check-cmd", "true", "--check-dir", "a/b"]);
+    let done = run(dir.path(), &["crash", "wild", "--check", "true", "--check-dir", "a/b"]);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.starts_with("error: --check-dir: a/b: "), "{said}");

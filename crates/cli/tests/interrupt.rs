@@ -110,7 +110,7 @@ fn work_that_is_done_in_steps_answers_with_those_that_are_done() {
         "crash seq-3",
         "crash nap --concurrent-sync-us 100",
         "crash short --size 1T",
-        "crash seq-1 --every-mode --check-cmd sleep\u{a0}1000",
+        "crash seq-1 --every-mode --check sleep\u{a0}1000",
     ] {
         let (output, took) = interrupted(at, args, at, Signal::INT);
         let said = String::from_utf8_lossy(&output.stdout);

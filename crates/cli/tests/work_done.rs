@@ -65,7 +65,7 @@ fn the_largest_numbers_end_and_nothing_is_a_bug() {
 fn a_command_that_could_not_run_is_asked_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = dir.path();
-    let check = ["--check-cmd", "exit 1", "--check-dir", "trees", "--state-file", "state"];
+    let check = ["--check", "exit 1", "--check-dir", "trees", "--state-file", "state"];
     let args = [&["crash", "open 0 a rw,creat; fsync 0"][..], &check].concat();
     // There is no room for a tree.
     fs::create_dir(at.join("trees")).expect("made");
@@ -89,10 +89,10 @@ fn a_command_that_could_not_run_is_asked_again() {
 #[test]
 fn a_command_that_the_shell_expands_keeps_no_verdict() {
     let dir = tempfile::tempdir().expect("a directory");
-    let state = ["--check-cmd", "sh $D/check.sh", "--state-file", "state"];
+    let state = ["--check", "sh $D/check.sh", "--state-file", "state"];
     let args = [&["crash", "open 0 a rw,creat; fsync 0"][..], &state].concat();
     let (code, said) = call(dir.path(), &args);
-    assert!(code == 2 && said.contains("--check-cmd"), "{code} {said}");
+    assert!(code == 2 && said.contains("--check"), "{code} {said}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn write(a: &mut impl Author, at: usize) {
     let (len, offset) = ((1 + a.below(16)) * grain, a.below(size / grain + 2) * grain);
     a.open()[at].size = size.max(offset + len);
     let seed = a.seed();
-    a.call(Call::Pwrite { fd, len: len as u32, at: offset, seed });
+    a.call(Call::Pwrite { fd, len: len as u32, at: offset, data: seed.into() });
 }
 
 fn tmpfile(a: &mut impl Author) {
@@ -203,7 +203,7 @@ fn mapped(a: &mut impl Author) {
         _ if size > 0 => {
             let len = (1 + a.below(9000)).min(size - from) as u32;
             let seed = a.seed();
-            a.call(Call::MmapWrite { fd, len, at: from, seed });
+            a.call(Call::MmapWrite { fd, len, at: from, data: seed.into() });
         }
         _ => write(a, at),
     }
@@ -214,7 +214,7 @@ fn append(a: &mut impl Author) {
     a.call(Call::Open(fd, name, Flags { append: true, ..Flags::WRITE }));
     for _ in 0..1 + a.below(3) {
         let (len, seed) = (1 + a.below(6000) as u32, a.seed());
-        a.call(Call::Pwrite { fd, len, at: 0, seed });
+        a.call(Call::Pwrite { fd, len, at: 0, data: seed.into() });
     }
     if a.below(2) == 0 {
         a.call(Call::Fsync(fd));
@@ -254,7 +254,7 @@ fn share(a: &mut impl Author, source: Open, (at, target): (usize, Open)) {
             // The same bytes in both, so that there is something to share.
             let (seed, bytes) = (a.seed(), (1 + a.below(4)) as u32 * 4096);
             for fd in [from, to] {
-                a.call(Call::Pwrite { fd, len: bytes, at: from_at, seed });
+                a.call(Call::Pwrite { fd, len: bytes, at: from_at, data: seed.into() });
             }
             let open = &mut a.open()[at];
             open.size = open.size.max(from_at + u64::from(bytes));

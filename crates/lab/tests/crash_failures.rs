@@ -13,9 +13,9 @@ use wp_lab::crash::against::compare;
 use wp_lab::crash::host::{Found as Theirs1, HostKernel, Theirs, cannot};
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{
-    Bench, Bounds, Campaign, Command, Cut, Findings, Found, KnownFailures, Of, Reproducer, Source,
-    Space, Watch, line, load_campaign, minimise, play, resume, run, save_campaign, verdicts,
-    write_reproducer,
+    Asking, Bench, Bounds, Campaign, Command, Cut, Findings, Found, KnownFailures, Of, Reproducer,
+    Source, Space, Watch, line, load_campaign, minimise, play, resume, run, save_campaign,
+    verdicts, write_reproducer,
 };
 use wp_lab::files;
 use wp_medium::write_log::{LogFlags, Until, WriteLog};
@@ -294,7 +294,8 @@ fn a_command_judges_each_tree_once() {
         "open 0 a rw,creat; fsync 0; pwrite 0 4096 0 1; fsync 0; link a b; open 1 . r; syncfs 1";
     let dir = tempfile::tempdir().expect("a directory");
     let go = |n: u32, line: &str, workers: usize| {
-        let command = Command::new(line, dir.path(), Duration::from_secs(20), n == 2);
+        let command =
+            Command::new((line, Asking::Run, false), dir.path(), Duration::from_secs(20), n == 2);
         let command = command.expect("a directory");
         let b = bench("era=6.18");
         let c =

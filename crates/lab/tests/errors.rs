@@ -19,7 +19,7 @@ use wp_lab::crash::programs::errors;
 use wp_lab::crash::{Bench, play};
 use wp_lab::testing::skipped;
 use wp_medium::MediumView;
-use wp_workload::program::{Call, Program, Step, contents};
+use wp_workload::program::{Call, Program, Step};
 
 /// Bytes of the file system.
 const BYTES: u64 = 32 << 20;
@@ -151,9 +151,11 @@ impl Host {
                 done(file.map(|f| drop(open.insert(*fd, f))))
             }
             Call::Close(fd) => (open.remove(fd).is_some(), None),
-            Call::Pwrite { fd, len, at, seed } => {
+            Call::Pwrite { fd, len, at, data } => {
                 // `O_DIRECT` wants its buffer at a whole block.
-                let (bytes, len) = (contents(*seed, *at, *len).to_vec(), *len as usize);
+                let bytes: Vec<u8> =
+                    data.slices(*at, *len).iter().flat_map(wp_medium::Slice::to_vec).collect();
+                let len = *len as usize;
                 let mut room = vec![0u8; len + 4096];
                 let from = room.as_ptr().align_offset(4096);
                 room[from..from + len].copy_from_slice(&bytes);

@@ -132,6 +132,11 @@ impl Rt {
         assert!(self.0.halt.set(flag).is_ok(), "a runtime has one flag to halt on");
     }
 
+    /// When the next timer comes; `None`: there is none.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.0.state.borrow_mut().timers.next_at()
+    }
+
     /// Virtual or real?
     pub fn mode(&self) -> TimeMode {
         if self.0.clock.is_none() { TimeMode::Virtual } else { TimeMode::Real }

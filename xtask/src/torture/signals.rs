@@ -15,7 +15,7 @@ const END: Duration = Duration::from_secs(15);
 const COMMANDS: [(&[&str], &[&str]); 7] = [
     (&["crash", "wild", "--count", "500"], &[]),
     (&["crash", "wild", "--count", "500", "--state-file", "campaign"], &["campaign"]),
-    (&["crash", "seq-1", "--check-cmd", "sleep 3", "--count", "20"], &[]),
+    (&["crash", "seq-1", "--check", "sleep 3", "--count", "20"], &[]),
     (&["run", "experiment", "--out", "results"], &["results"]),
     (&["recover", "image", "--to", "copy"], &[]),
     (&["mkfs", "ext4", "made", "--size", "8G"], &[]),

@@ -22,6 +22,7 @@ pub mod list;
 pub mod man;
 pub mod matrix;
 pub mod mkfs;
+pub mod mount;
 pub mod mutate;
 pub mod perturb;
 pub mod recover;

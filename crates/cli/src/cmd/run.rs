@@ -66,6 +66,20 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Of what has no workload of ours.
+    pub(super) fn of(device: &str, elevator: Option<&str>, cpu: &str) -> Setup {
+        Setup {
+            device: device.to_owned(),
+            workload: "fsync-last".to_owned(),
+            elevator: elevator.map(str::to_owned),
+            cpu: cpu.to_owned(),
+            seed: None,
+            partition_start: None,
+            partition_size: None,
+            image: None,
+        }
+    }
+
     /// The image to start from.
     pub(super) fn image(&self) -> Option<&std::path::Path> {
         self.image.as_deref()

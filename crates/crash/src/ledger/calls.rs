@@ -83,9 +83,9 @@ impl Ledger {
                 walk.told.insert(open.object, version);
             }
         }
-        if let (Call::Pwrite { at, len, seed, .. }, Some(FsError::Io)) = (&did.call, &did.error) {
+        if let (Call::Pwrite { at, len, data, .. }, Some(FsError::Io)) = (&did.call, &did.error) {
             let (object, to) = (open.object, self.place(*open, *at));
-            self.write(object, version, to, &contents(*seed, *at, *len), true);
+            self.write(object, version, to, &data.slices(*at, *len), true);
         }
     }
 
@@ -124,16 +124,16 @@ impl Ledger {
         {
             let target = to.object;
             for (at, piece) in self.bytes(from.object, *from_at, cloned(&did.call, *len)) {
-                self.write(target, n + 1, *to_at + at, &piece, true);
+                self.write(target, n + 1, *to_at + at, &[piece], true);
             }
         }
         self.cut_in_part(n, did, walk);
-        if let Call::MmapWrite { fd, len, at, seed } = &did.call
+        if let Call::MmapWrite { fd, len, at, data } = &did.call
             && let Some(object) = walk.open.get(fd).map(|o| o.object)
         {
             let kept = self.size(object).saturating_sub(*at).min(u64::from(*len)) as u32;
             if kept > 0 {
-                let data = contents(*seed, *at, *len).sub(0, kept);
+                let data = data.part(*at, *len, (0, kept));
                 self.write(object, n + 1, *at, &data, true);
             }
         }
@@ -179,7 +179,7 @@ impl Ledger {
         let is_raced = walk.is_raced(open.object, range);
         let same = walk.in_flight.iter_mut().filter(|w| w.touches(open.object, range));
         same.for_each(|w| w.is_raced = true);
-        self.write(open.object, n + 1, at, &data, true);
+        self.write(open.object, n + 1, at, std::slice::from_ref(&data), true);
         walk.in_flight.push(InFlight { operation: n, open, at, data, is_raced });
     }
 
@@ -194,7 +194,7 @@ impl Ledger {
                 continue;
             }
             let len = u32::try_from(wrote).unwrap_or(u32::MAX).min(w.data.len());
-            self.write(w.open.object, n + 1, w.at, &w.data.sub(0, len), false);
+            self.write(w.open.object, n + 1, w.at, &[w.data.sub(0, len)], false);
             self.grown(w.open.object, n + 1, (w.at, w.at + u64::from(len)));
             // Others may have made it longer still.
             let object = w.open.object;
@@ -261,6 +261,7 @@ impl Ledger {
                 let object = match self.at(path) {
                     dir if how.tmpfile => {
                         let made = self.make_unnamed(version, FileType::File, did.ino);
+                        self.made_with(made, how.mode);
                         self.inherits(made, dir);
                         made
                     }
@@ -273,7 +274,11 @@ impl Ledger {
                         }
                         o
                     }
-                    None => self.make(version, path, FileType::File, did.ino),
+                    None => {
+                        let made = self.make(version, path, FileType::File, did.ino);
+                        self.made_with(made, how.mode);
+                        made
+                    }
                 };
                 self.learns_flags(version, object, did);
                 open.insert(
@@ -297,31 +302,31 @@ impl Ledger {
                     self.replacements.push(Replacement { version, path, object: o.object });
                 }
             }
-            Call::Pwrite { fd, len, at, seed } => {
+            Call::Pwrite { fd, len, at, data } => {
                 let Some(o) = open.get(fd).copied() else { return };
-                let data = contents(*seed, *at, *len);
-                let at = &self.place(o, *at);
-                self.grows_directly(o, version, at + u64::from(*len));
-                let len = did.short.unwrap_or(*len).min(*len);
+                let (asked, all) = (*at, *len);
+                let at = &self.place(o, asked);
+                self.grows_directly(o, version, at + u64::from(all));
+                let len = did.short.unwrap_or(all).min(all);
                 // Beside an asynchronous write of the same bytes it need not be the later one.
                 let is_raced = walk.is_raced(o.object, (*at, *at + u64::from(len)));
-                self.write(o.object, version, *at, &data.sub(0, len), is_raced);
-                if o.direct && u64::from(len) < u64::from(data.len()) {
+                self.write(o.object, version, *at, &data.part(asked, all, (0, len)), is_raced);
+                if o.direct && len < all {
                     // What it does not answer for may have gone to the device all the same.
-                    let (at, rest) = (*at + u64::from(len), data.sub(len, data.len() - len));
+                    let (at, rest) = (*at + u64::from(len), data.part(asked, all, (len, all)));
                     self.write(o.object, version, at, &rest, true);
                 }
                 if !is_raced {
                     self.written(n, o, (*at, *at + u64::from(len)), walk);
                 }
             }
-            Call::MmapWrite { fd, len, at, seed } => {
+            Call::MmapWrite { fd, len, at, data } => {
                 let Some(o) = object(fd) else { return };
                 // What is behind the end of the file is lost with its page.
                 let kept = self.size(o).saturating_sub(*at).min(u64::from(*len)) as u32;
                 let is_raced = walk.is_raced(o, (*at, *at + u64::from(kept)));
                 if kept > 0 {
-                    let data = contents(*seed, *at, *len).sub(0, kept);
+                    let data = data.part(*at, *len, (0, kept));
                     self.write(o, version, *at, &data, is_raced);
                 }
             }
@@ -342,7 +347,13 @@ impl Ledger {
                     }
                     self.grow(target, version, range.1, Some(range));
                     for (at, piece) in &data {
-                        self.write(target, version, *to_at + at, piece, is_raced);
+                        self.write(
+                            target,
+                            version,
+                            *to_at + at,
+                            std::slice::from_ref(piece),
+                            is_raced,
+                        );
                     }
                     if let Some(open) = open.filter(|_| !is_raced) {
                         self.written(n, open, range, walk);
@@ -425,7 +436,7 @@ impl Ledger {
                 self.marks.push(path);
                 self.promise(n, scope, Basis::Mark, (0, 0));
             }
-            Call::DropCaches => {}
+            Call::DropCaches | Call::Ack(_) => {}
             Call::Truncate(path, len) => {
                 let path = self.name(n, path, Follow::All);
                 if let Some(o) = self.at(&path) {
@@ -546,8 +557,8 @@ impl Ledger {
                 let object = self.make(version, &path, FileType::Symlink, None);
                 self.files[object as usize].target = Some(target.clone());
             }
-            Call::SetXattr { path, name, len, seed } => {
-                let value = contents(*seed, 0, *len).to_vec();
+            Call::SetXattr { path, name, len, data } => {
+                let value = data.bytes(*len);
                 let path = self.name(n, path, Follow::All);
                 self.set_xattr(version, &path, name, Some(value));
             }

@@ -207,9 +207,10 @@ impl Ledger {
         versions.push(BlockVersion { version, data, id, maybe: false, is_alias: false });
     }
 
-    /// A write; with `maybe` one that failed, of which nobody knows how far it came.
-    pub(super) fn write(&mut self, o: Object, version: u32, at: u64, data: &Slice, maybe: bool) {
-        let (end, bs) = (at + u64::from(data.len()), self.block);
+    /// A write of these bytes, one behind the other; with `maybe` one that failed, of which nobody
+    /// knows how far it came.
+    pub(super) fn write(&mut self, o: Object, version: u32, at: u64, data: &[Slice], maybe: bool) {
+        let (end, bs) = (at + data.iter().map(|s| u64::from(s.len())).sum::<u64>(), self.block);
         self.files[o as usize].touch(version);
         self.grow(o, version, end, Some((at, end)));
         let life = &mut self.files[o as usize];
@@ -218,7 +219,7 @@ impl Ledger {
         }
         for block in at / bs..end.div_ceil(bs) {
             let (from, to) = (at.max(block * bs), end.min((block + 1) * bs));
-            let part = data.sub((from - at) as u32, (to - from) as u32);
+            let part = joined(data, from - at, (to - from) as u32);
             let new = match to - from == bs {
                 true => part,
                 false => {
@@ -259,5 +260,22 @@ impl Ledger {
             (block, Slice::from_bytes(&bytes))
         };
         touched.into_iter().map(zero).collect()
+    }
+}
+
+/// Bytes `from..from + len` of slices that are one behind the other.
+fn joined(data: &[Slice], from: u64, len: u32) -> Slice {
+    let (end, mut at, mut parts) = (from + u64::from(len), 0, Vec::new());
+    for slice in data {
+        let next = at + u64::from(slice.len());
+        let (first, last) = (from.max(at), end.min(next));
+        if first < last {
+            parts.push(slice.sub((first - at) as u32, (last - first) as u32));
+        }
+        at = next;
+    }
+    match <[Slice; 1]>::try_from(parts) {
+        Ok([whole]) => whole,
+        Err(parts) => Slice::from_bytes(&parts.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>()),
     }
 }

@@ -333,7 +333,7 @@ impl Ledger {
             return;
         }
         for (at, data) in &file.data {
-            self.write(object, 0, *at, data, false);
+            self.write(object, 0, *at, std::slice::from_ref(data), false);
         }
         let (from, to) = (file.size, file.size);
         let sized = SizeVersion { version: 0, from, to, wrote: None, maybe: false };
@@ -467,6 +467,14 @@ impl Ledger {
         life.owners.iter_mut().for_each(|(_, owner)| owner.1 = group);
         if life.kind == FileType::Dir {
             life.modes.iter_mut().for_each(|(_, mode)| *mode |= SET_GROUP);
+        }
+    }
+
+    /// With these permission bits and not those that most programs give.
+    fn made_with(&mut self, object: Object, mode: Option<u16>) {
+        if let Some(mode) = mode {
+            let life = &mut self.files[object as usize];
+            life.modes.iter_mut().for_each(|(_, now)| *now = u32::from(mode));
         }
     }
 

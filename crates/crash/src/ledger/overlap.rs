@@ -464,6 +464,7 @@ fn only_names(call: &Call) -> bool {
         | Call::Chmod(..)
         | Call::SetXattr { .. }
         | Call::RemoveXattr(..)
+        | Call::Ack(_)
         | Call::Mark(_) => true,
         _ => false,
     }

@@ -7,31 +7,30 @@
 //!                with any number of threads;
 //!             2. what keeps a command from being run is an error of the campaign, not a verdict.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command as Process, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command as Process, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sha2::{Digest, Sha256};
+use wp_base::Sector;
 use wp_base::plain::Shown as _;
-use wp_base::{FsResult, Sector};
 use wp_crash::{Entry, History, Outcome, Rule, Violation, Visit};
-use wp_medium::{Overlay, View};
-use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
+use wp_vfs::{FsEntry, Options};
+use wp_workload::program::{Call, Data};
 
 use super::play::Played;
 use super::story::Cut;
+use super::tree::Tree;
 use crate::files;
 use crate::host::{Group, Scratch};
-
-/// Bytes of a file copied at a time.
-const CHUNK: u64 = 256 << 10;
 
 /// Of what a command prints, the part whose first line is told.
 const SAID_BYTES: u64 = 64 << 10;
@@ -55,9 +54,23 @@ pub struct Runs {
 /// A tree and what the program had been told: digest.
 type Key = [u8; 32];
 
+/// How a check is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asking {
+    /// The command is run in each tree, and its exit status says what it thinks.
+    Run,
+    /// It is started once, is told of trees on its standard input, and answers on its standard
+    /// output: `ok`, or `bad` and why.
+    Stays,
+}
+
 /// The command.
 pub struct Command {
     line: String,
+    asking: Asking,
+    /// Is it given acknowledgements, and not calls?
+    acked: bool,
+    places: Mutex<Vec<Place>>,
     scratch: Scratch,
     timeout: Duration,
     image: bool,
@@ -79,13 +92,26 @@ impl Command {
     /// The command runs in the recovered tree. Environment: `WRITEPATH_TREE` (that directory),
     /// `WRITEPATH_RETURNED` (file with the calls that had returned, one a line, failed ones with
     /// `# ` before them), `WRITEPATH_CALLED` (file with the calls that may show besides), with
-    /// `image` `WRITEPATH_IMAGE` (the device as the cut left it, before recovery).
+    /// `image` `WRITEPATH_IMAGE` (the device as the cut left it, before recovery). With `acked`
+    /// ([`wp_workload::program::Program::is_recorded`]) not the calls but `WRITEPATH_ACKED`: a file
+    /// with the lines that the program had acknowledged.
+    ///
+    /// One that stays up reads a line for each tree: the directory, a tab, the file of
+    /// `WRITEPATH_ACKED` or `WRITEPATH_RETURNED`, and with `image` a tab and the image.
     ///
     /// Errors: the private directory cannot be made.
-    pub fn new(line: &str, dir: &Path, timeout: Duration, image: bool) -> io::Result<Arc<Command>> {
+    pub fn new(
+        (line, asking, acked): (&str, Asking, bool),
+        dir: &Path,
+        timeout: Duration,
+        image: bool,
+    ) -> io::Result<Arc<Command>> {
         let scratch = Scratch::within(dir, "writepath-check")?;
         Ok(Arc::new(Command {
             line: line.to_owned(),
+            asking,
+            acked,
+            places: Mutex::default(),
             scratch,
             timeout,
             image,
@@ -136,6 +162,11 @@ impl Command {
         Ok(())
     }
 
+    /// Is it given acknowledgements, and not calls?
+    pub(super) fn is_acked(&self) -> bool {
+        self.acked
+    }
+
     /// Is the device of a state there as a file?
     pub fn sees_images(&self) -> bool {
         self.image
@@ -160,24 +191,30 @@ impl Command {
     ) -> impl FnMut(&Visit<'_>) -> Option<Violation> + 'static {
         let command = self.clone();
         let run = command.played.fetch_add(1, Ordering::SeqCst);
+        let acks = command.acked.then(|| Acks::of(&played));
         move |visit| {
             if visit.outcome.refused.is_some() || command.error().is_some() {
                 return None;
             }
-            let seen = match command.judge(visit, (fs, &options), (&played, run), &history) {
-                Ok(seen) => seen?,
-                Err(_) if command.ended.load(Ordering::SeqCst) => return None,
-                Err(e) => {
-                    let mut error = command.error.lock().unwrap_or_else(|e| e.into_inner());
-                    error.get_or_insert(e);
-                    return None;
-                }
-            };
+            let seen =
+                match command.judge(visit, (fs, &options), (&played, acks.as_ref(), run), &history)
+                {
+                    Ok(seen) => seen?,
+                    Err(_) if command.ended.load(Ordering::SeqCst) => return None,
+                    Err(e) => {
+                        let mut error = command.error.lock().unwrap_or_else(|e| e.into_inner());
+                        error.get_or_insert(e);
+                        return None;
+                    }
+                };
             Some(Violation {
                 rule: Rule::Application,
                 path: String::new(),
                 offset: None,
-                expected: format!("exit status 0 of `{}`", command.line),
+                expected: match command.asking {
+                    Asking::Run => format!("exit status 0 of `{}`", command.line),
+                    Asking::Stays => format!("`ok` of `{}`", command.line),
+                },
                 seen,
             })
         }
@@ -188,25 +225,33 @@ impl Command {
         &self,
         visit: &Visit<'_>,
         fs: (&'static FsEntry, &Options),
-        (played, run): (&Played, u64),
+        (played, acks, run): (&Played, Option<&Acks>, u64),
         history: &History,
     ) -> Result<Option<String>, String> {
-        let (returned, called) = told(played, visit.operations);
+        let told = told(played, acks, visit.operations);
         let live = history.frames[visit.frame].live.len();
         let lost: Vec<usize> = (0..live).filter(|i| !visit.kept.has(*i)).collect();
         let cut = Cut { fs, played, history, frame: visit.frame, lost: &lost };
         let image = self.image.then(|| image_key(&cut, run));
-        let key = key(visit.outcome, &returned, &called, image);
+        let key = key(visit.outcome, &told, image);
         if let Some(known) = self.verdicts.lock().unwrap_or_else(|e| e.into_inner()).get(&key) {
             self.runs.lock().unwrap_or_else(|e| e.into_inner()).cached += 1;
             return Ok(known.clone());
         }
         #[expect(clippy::disallowed_methods, reason = "what is measured is the host")]
         let start = Instant::now();
-        let dir = self.scratch.path().join(self.next.fetch_add(1, Ordering::SeqCst).to_string());
-        let verdict = self.ask(&cut, &dir, &returned, &called);
-        drop(fs::remove_dir_all(&dir));
-        let verdict = verdict.map_err(|e| format!("{}: {e}", dir.shown()))?;
+        let free = self.places.lock().unwrap_or_else(|e| e.into_inner()).pop();
+        let mut place = match free {
+            Some(place) => place,
+            None => {
+                let number = self.next.fetch_add(1, Ordering::SeqCst);
+                let dir = self.scratch.path().join(number.to_string());
+                Place::new(dir.clone()).map_err(|e| format!("{}: {e}", dir.shown()))?
+            }
+        };
+        let verdict = self.ask(&mut place, visit.outcome, &cut, &told);
+        let verdict = verdict.map_err(|e| format!("{}: {e}", place.dir.shown()))?;
+        self.places.lock().unwrap_or_else(|e| e.into_inner()).push(place);
         let mut runs = self.runs.lock().unwrap_or_else(|e| e.into_inner());
         runs.runs += 1;
         runs.refused += u64::from(verdict.is_some());
@@ -217,27 +262,113 @@ impl Command {
 
     fn ask(
         &self,
+        place: &mut Place,
+        outcome: &Outcome,
         cut: &Cut<'_>,
-        dir: &Path,
-        returned: &str,
-        called: &str,
+        told: &Told,
     ) -> io::Result<Option<String>> {
-        let tree = dir.join("tree");
-        export(cut, &tree)?;
-        let (acks, calls, said) = (dir.join("returned"), dir.join("called"), dir.join("said"));
-        fs::write(&acks, returned)?;
-        fs::write(&calls, called)?;
-        let output = File::create(&said)?;
-        let mut process = Process::new("sh");
-        process.arg("-c").arg(&self.line).current_dir(&tree).stdin(Stdio::null());
-        process.stdout(output.try_clone()?).stderr(output);
-        process.env("WRITEPATH_TREE", &tree);
-        process.env("WRITEPATH_RETURNED", &acks).env("WRITEPATH_CALLED", &calls);
-        if self.image {
-            let image = dir.join("image");
+        place.tree.lay(outcome, cut)?;
+        let mut files = Vec::new();
+        for (name, text) in told.files() {
+            let path = place.dir.join(name);
+            fs::write(&path, text)?;
+            files.push((name, path));
+        }
+        let image = self.image.then(|| place.dir.join("image"));
+        if let Some(image) = &image {
             let (start, bytes) = cut.played.partition;
-            files::save(&cut.medium(), Sector(0), start + bytes, &image)?;
-            process.env("WRITEPATH_IMAGE", &image);
+            match fs::remove_file(image) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            files::save(&cut.medium(), Sector(0), start + bytes, image)?;
+        }
+        match self.asking {
+            Asking::Run => self.run(place, &files, image.as_deref()),
+            Asking::Stays => {
+                let (first, image) = (&files[0].1, image.as_deref());
+                let asked = self.ask_the_one_that_stays(place, first, image);
+                if !matches!(asked, Ok((_, true))) {
+                    // The next tree has a new one.
+                    place.stays = None;
+                }
+                asked.map(|(verdict, _)| verdict)
+            }
+        }
+    }
+
+    /// What a process that stays up answers, and whether it can be asked again.
+    fn ask_the_one_that_stays(
+        &self,
+        place: &mut Place,
+        told: &Path,
+        image: Option<&Path>,
+    ) -> io::Result<(Option<String>, bool)> {
+        if place.stays.is_none() {
+            place.stays = Some(Checker::start(&self.line, &place.dir)?);
+        }
+        let Some(checker) = &mut place.stays else { return Ok((None, false)) };
+        let mut line = place.tree.root().as_os_str().as_bytes().to_vec();
+        for path in [Some(told), image].into_iter().flatten() {
+            line.push(b'\t');
+            line.extend(path.as_os_str().as_bytes());
+        }
+        line.push(b'\n');
+        let asked = checker.input.write_all(&line).and_then(|()| checker.input.flush());
+        #[expect(clippy::disallowed_methods, reason = "a command of the host takes its time")]
+        let start = Instant::now();
+        let answer = match asked {
+            Ok(()) => loop {
+                if let Some(answer) = checker.answer(LOOK)? {
+                    break answer;
+                }
+                if self.ended.load(Ordering::SeqCst) {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                if start.elapsed() > self.timeout {
+                    let late = format!("no answer in {} s", self.timeout.as_secs());
+                    return Ok((Some(late), false));
+                }
+            },
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Answer::Ended,
+            Err(e) => return Err(e),
+        };
+        match answer {
+            Answer::Line(text) if text == "ok" => Ok((None, true)),
+            Answer::Line(text) => match text.strip_prefix("bad") {
+                Some(why) => Ok((Some(why.trim().chars().take(200).collect()), true)),
+                None => {
+                    let what =
+                        format!("the checker answered `{text}`, neither `ok` nor `bad REASON`");
+                    Err(io::Error::new(io::ErrorKind::InvalidData, what))
+                }
+            },
+            Answer::Ended => {
+                let status = checker.group.end()?;
+                Ok((Some(format!("the checker ended: {status}")), false))
+            }
+        }
+    }
+
+    /// What the exit status of a run says.
+    fn run(
+        &self,
+        place: &Place,
+        files: &[(&'static str, PathBuf)],
+        image: Option<&Path>,
+    ) -> io::Result<Option<String>> {
+        let said = place.dir.join("said");
+        let output = File::create(&said)?;
+        let tree = place.tree.root();
+        let mut process = Process::new("sh");
+        process.arg("-c").arg(&self.line).current_dir(tree).stdin(Stdio::null());
+        process.stdout(output.try_clone()?).stderr(output);
+        process.env("WRITEPATH_TREE", tree);
+        for (name, path) in files {
+            process.env(format!("WRITEPATH_{}", name.to_ascii_uppercase()), path);
+        }
+        if let Some(image) = image {
+            process.env("WRITEPATH_IMAGE", image);
         }
         let mut group = Group::spawn(&mut process)?;
         #[expect(clippy::disallowed_methods, reason = "a command of the host takes its time")]
@@ -263,8 +394,93 @@ impl Command {
     }
 }
 
-/// Calls that had returned, and calls that had been called besides, one a line.
-fn told(played: &Played, (begun, ended): (u32, u32)) -> (String, String) {
+/// Where trees are checked, one after the other.
+struct Place {
+    dir: PathBuf,
+    tree: Tree,
+    stays: Option<Checker>,
+}
+
+impl Place {
+    fn new(dir: PathBuf) -> io::Result<Place> {
+        let tree = Tree::new(dir.join("tree"))?;
+        Ok(Place { dir, tree, stays: None })
+    }
+}
+
+/// A check that stays up.
+struct Checker {
+    group: Group,
+    input: ChildStdin,
+    output: ChildStdout,
+    /// What has come of the next answer.
+    line: Vec<u8>,
+}
+
+/// What a check that stays up has said.
+enum Answer {
+    Line(String),
+    Ended,
+}
+
+impl Checker {
+    fn start(line: &str, dir: &Path) -> io::Result<Checker> {
+        let mut process = Process::new("sh");
+        process.arg("-c").arg(line).current_dir(dir);
+        process.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut group = Group::spawn(&mut process)?;
+        let pipes = group.pipes().ok_or_else(|| io::Error::other("no pipes to the checker"))?;
+        Ok(Checker { group, input: pipes.0, output: pipes.1, line: Vec::new() })
+    }
+
+    /// The next line, if it comes within `patience`.
+    fn answer(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
+        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
+        let mut polled = [PollFd::new(&self.output, PollFlags::IN)];
+        match poll(&mut polled, Some(&wait)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            other => other?,
+        };
+        let mut bytes = [0; 4096];
+        let n = self.output.read(&mut bytes)?;
+        if n == 0 {
+            return Ok(Some(Answer::Ended));
+        }
+        self.line.extend_from_slice(&bytes[..n]);
+        if self.line.len() as u64 > SAID_BYTES {
+            let what = "the checker's answer has no end";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let Some(end) = self.line.iter().position(|b| *b == b'\n') else { return Ok(None) };
+        let line: Vec<u8> = self.line.drain(..=end).collect();
+        Ok(Some(Answer::Line(String::from_utf8_lossy(&line).trim().to_owned())))
+    }
+}
+
+/// What a check is told of the time of the failure.
+enum Told {
+    /// Calls that had returned, and calls that had been called besides, one a line.
+    Calls(String, String),
+    /// Lines that had been acknowledged.
+    Acked(Vec<u8>),
+}
+
+impl Told {
+    /// Files by their names, with what is in them.
+    fn files(&self) -> Vec<(&'static str, &[u8])> {
+        match self {
+            Told::Calls(returned, called) => {
+                vec![("returned", returned.as_bytes()), ("called", called.as_bytes())]
+            }
+            Told::Acked(lines) => vec![("acked", lines)],
+        }
+    }
+}
+
+fn told(played: &Played, acks: Option<&Acks>, (begun, ended): (u32, u32)) -> Told {
+    if let Some(acks) = acks {
+        return Told::Acked(acks.by(ended).to_vec());
+    }
     let line = |n: &u32| format!("{}\n", played.ledger.called(*n));
     let answer = |n: &u32| match played.dids.get(*n as usize).map(|d| d.error.is_none()) {
         Some(false) => format!("# {}", line(n)),
@@ -276,7 +492,41 @@ fn told(played: &Played, (begun, ended): (u32, u32)) -> (String, String) {
     });
     let returned: Vec<u32> = ends.take(ended as usize).collect();
     let called = (0..begun).filter(|n| !returned.contains(n));
-    (returned.iter().map(answer).collect(), called.map(|n| line(&n)).collect())
+    Told::Calls(returned.iter().map(answer).collect(), called.map(|n| line(&n)).collect())
+}
+
+/// Lines that a program has acknowledged, in their order.
+struct Acks {
+    /// All of them, each with its line feed.
+    lines: Vec<u8>,
+    /// How many operations had returned with each, and where its line ends.
+    ends: Vec<(u32, usize)>,
+}
+
+impl Acks {
+    fn of(played: &Played) -> Acks {
+        let ended = played.tape.entries.iter().filter_map(|(_, e)| match e {
+            Entry::End(n) => Some(*n),
+            _ => None,
+        });
+        let mut acks = Acks { lines: Vec::new(), ends: Vec::new() };
+        for (n, count) in ended.zip(1..) {
+            let call = played.dids.get(n as usize).map(|did| &did.call);
+            if let Some(Call::Ack(Data::Given(line))) = call {
+                acks.lines.extend_from_slice(line);
+                acks.lines.push(b'\n');
+                acks.ends.push((count, acks.lines.len()));
+            }
+        }
+        acks
+    }
+
+    /// Those of the first `ended` operations that returned.
+    fn by(&self, ended: u32) -> &[u8] {
+        let count = self.ends.partition_point(|(n, _)| *n <= ended);
+        let end = count.checked_sub(1).map_or(0, |last| self.ends[last].1);
+        &self.lines[..end]
+    }
 }
 
 /// Digest of a state's image: where it is not what the run began with, and what is there. `salt`
@@ -295,14 +545,13 @@ fn image_key(cut: &Cut<'_>, salt: u64) -> Key {
     hash.finalize().into()
 }
 
-fn key(outcome: &Outcome, returned: &str, called: &str, image: Option<Key>) -> Key {
+fn key(outcome: &Outcome, told: &Told, image: Option<Key>) -> Key {
     let mut hash = Sha256::new();
     let mut put = |text: &[u8]| {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     };
-    put(returned.as_bytes());
-    put(called.as_bytes());
+    told.files().into_iter().for_each(|(_, text)| put(text));
     put(image.as_ref().map_or(&[], |key| &key[..]));
     let mut first: BTreeMap<u64, usize> = BTreeMap::new();
     for (n, f) in outcome.files.iter().enumerate() {
@@ -317,66 +566,4 @@ fn key(outcome: &Outcome, returned: &str, called: &str, image: Option<Key>) -> K
         put(f.tail.as_deref().unwrap_or_default());
     }
     hash.finalize().into()
-}
-
-/// Writes the recovered tree into a new directory.
-///
-/// Errors: the host's; `InvalidData` where the state cannot be read.
-fn export(cut: &Cut<'_>, dir: &Path) -> io::Result<()> {
-    let bad = |e: wp_base::FsError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
-    fs::create_dir_all(dir)?;
-    let view = cut.device();
-    let overlay = Overlay::new(&view);
-    let survey = (cut.fs.0.survey)(&overlay, cut.fs.1).map_err(bad)?;
-    let mut made: BTreeMap<u64, PathBuf> = BTreeMap::new();
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    let mut links: BTreeSet<PathBuf> = BTreeSet::new();
-    let mut list = survey.files;
-    // A directory comes before what is in it.
-    list.sort_by(|a, b| a.path.cmp(&b.path));
-    for file in list {
-        // Names that no directory of the host can hold are damage, which O1 is about.
-        let odd = file.path.split('/').any(|w| w.is_empty() || w == "." || w == "..");
-        // So is a file below a link (two entries of one name): it would go where that leads.
-        let beside = Path::new(&file.path).ancestors().skip(1).any(|p| links.contains(p));
-        if odd || beside || !seen.insert(file.path.clone()) {
-            continue;
-        }
-        let path = dir.join(&file.path);
-        match file.kind {
-            FileType::Dir => fs::create_dir_all(&path)?,
-            FileType::Symlink => {
-                links.insert(PathBuf::from(&file.path));
-                std::os::unix::fs::symlink(file.target.as_deref().unwrap_or(""), &path)?;
-            }
-            FileType::File => match made.get(&file.ino) {
-                Some(first) => fs::hard_link(first, &path)?,
-                None => {
-                    contents(&file, &overlay, &path)?;
-                    made.insert(file.ino, path);
-                }
-            },
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn contents(file: &SurveyedFile, view: &dyn View, path: &Path) -> io::Result<()> {
-    let out = File::create_new(path)?;
-    out.set_len(file.size)?;
-    for run in &file.map {
-        let end = (run.at + run.bytes).min(file.size);
-        let mut at = run.at;
-        while at < end {
-            let mut bytes = vec![0; (end - at).min(CHUNK) as usize];
-            let read: FsResult<()> = view.read_at(run.place + (at - run.at), &mut bytes);
-            // What cannot be read is a hole here; O1 says that it is damaged.
-            if read.is_ok() {
-                out.write_all_at(&bytes, at)?;
-            }
-            at += bytes.len() as u64;
-        }
-    }
-    Ok(())
 }

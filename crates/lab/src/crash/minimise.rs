@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use wp_crash::{Case, Explorer, History, Kept, Look, Plan, Rule, Violation};
 use wp_medium::Medium;
-use wp_workload::program::{Program, Step};
+use wp_workload::program::{Call, Program, Step};
 
 use super::campaign::{Campaign, Found};
 use super::play::{Played, play_on};
@@ -101,6 +101,9 @@ struct Search<'a> {
     states: u64,
     stopped: bool,
     go_on: &'a dyn Fn() -> bool,
+    /// Of a program that acknowledges: the steps that sync, and those that fail. None until what is
+    /// behind the failure is gone.
+    care: Option<(BTreeSet<usize>, BTreeSet<usize>)>,
 }
 
 /// Recoveries that are remembered at most; they take some kilobytes each.
@@ -145,6 +148,7 @@ pub fn minimise(
             states: 0,
             stopped: false,
             go_on,
+            care: None,
         };
         search.makers = makers(&program, &played, &found.violation.path);
         let lines: Vec<Line> = program.0.iter().cloned().enumerate().collect();
@@ -188,6 +192,30 @@ fn makers(program: &Program, played: &Played, path: &str) -> Option<BTreeSet<usi
     (!path.is_empty() && !steps.is_empty()).then_some(steps)
 }
 
+/// Does a step make something durable?
+fn is_sync(step: &Step) -> bool {
+    match step {
+        Step::Call(_, Call::Open(_, _, how)) => how.sync || how.dsync,
+        Step::Call(_, call) => matches!(
+            call,
+            Call::Fsync(_)
+                | Call::Fdatasync(_)
+                | Call::Syncfs(_)
+                | Call::Sync
+                | Call::Msync(..)
+                | Call::SyncFileRange(..)
+        ),
+        _ => false,
+    }
+}
+
+/// Steps of a run whose calls failed.
+fn failing(lines: &[Line], played: &Played) -> BTreeSet<usize> {
+    let calls = lines.iter().filter(|(_, s)| matches!(s, Step::Call(..)));
+    let failed = calls.zip(&played.dids).filter(|(_, did)| did.error.is_some());
+    failed.map(|((n, _), _)| *n).collect()
+}
+
 fn program_of(lines: &[Line]) -> Program {
     Program(lines.iter().map(|(_, s)| s.clone()).collect())
 }
@@ -197,6 +225,32 @@ impl Search<'_> {
         let spent = self.plays >= self.bounds.plays || self.states >= self.bounds.states;
         self.stopped |= spent || !(self.go_on)();
         self.stopped
+    }
+
+    /// Of a program that tells the world what it has done: does a candidate leave out a sync that
+    /// the program makes, or make calls that fail and did not? What breaks then is not the program.
+    fn is_careless(&mut self, lines: &[Line]) -> bool {
+        let Some((syncs, failed)) = &self.care else { return false };
+        let left: BTreeSet<usize> = lines.iter().map(|(n, _)| *n).collect();
+        if !syncs.is_subset(&left) {
+            return true;
+        }
+        let (failed, program) = (failed.clone(), program_of(lines));
+        let whole = Program(program.0.into_iter().chain([Step::call(Call::Sync)]).collect());
+        self.plays += 1;
+        let Ok(played) = play_on(&self.campaign.bench, self.image.clone(), &whole) else {
+            return true;
+        };
+        if !failing(lines, &played).is_subset(&failed) {
+            return true;
+        }
+        // Without a power failure all is well.
+        let (played, history) =
+            (Rc::new(played), |played: &Played| self.campaign.space.history(played));
+        let history = Rc::new(history(&played));
+        let last = history.frames.len() - 1;
+        let wrong = verdicts(self.campaign, &played, &history, (last, &[]));
+        wrong.iter().any(|v| v.rule == self.rule)
     }
 
     /// Plays a candidate; the explorer is ready for it.
@@ -246,7 +300,7 @@ impl Search<'_> {
 
     /// Takes the candidate if it fails.
     fn take(&mut self, best: &mut (Vec<Line>, Hit), candidate: Vec<Line>) -> bool {
-        if candidate == best.0 || self.is_over() {
+        if candidate == best.0 || self.is_over() || self.is_careless(&candidate) {
             return false;
         }
         match self.test(&candidate) {
@@ -266,6 +320,12 @@ impl Search<'_> {
     ) -> Result<Minimal, MachineError> {
         let mut best = (lines, hit);
         self.tail(&mut best);
+        let acked = self.campaign.command.as_ref().is_some_and(|c| c.is_acked());
+        if acked && self.rule == Rule::Application {
+            let played = play_on(&self.campaign.bench, self.image.clone(), &program_of(&best.0))?;
+            let syncs = best.0.iter().filter(|(_, s)| is_sync(s)).map(|(n, _)| *n).collect();
+            self.care = Some((syncs, failing(&best.0, &played)));
+        }
         for candidate in simpler::sessions(&best.0) {
             let left = best.0.iter().filter(|l| !candidate.contains(&l.0)).cloned().collect();
             self.take(&mut best, left);

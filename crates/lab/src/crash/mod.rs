@@ -27,6 +27,7 @@ pub mod sequences;
 mod simpler;
 mod story;
 pub mod stress;
+mod tree;
 mod why;
 pub mod wild;
 
@@ -35,10 +36,10 @@ pub use campaign::{
     Campaign, Findings, Found, Source, Space, Stage, Unfinished, Watch, resume, run,
 };
 pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};
-pub use command::{Command, Runs};
+pub use command::{Asking, Command, Runs};
 pub use known_failures::{KnownFailure, KnownFailures};
 pub use minimise::{Bounds, Minimal, minimise, verdicts};
-pub use play::{Bench, Played, leave, play, play_on};
+pub use play::{Bench, Played, leave, live, play, play_on};
 pub use reproducer::{Reproducer, write as write_reproducer};
 pub use sequences::Of;
 pub use story::Cut;

@@ -313,6 +313,32 @@ pub fn leave(
     Ok((machine.view(), machine.zones()))
 }
 
+/// Has `work` call a file system that is mounted as for [`play()`], without a tape: for a program
+/// of the host that is recorded first.
+///
+/// Errors: as [`play()`], and those of `work`.
+pub fn live<T>(
+    bench: &Bench,
+    work: impl FnOnce(&Machine, &Vfs) -> Result<T, MachineError>,
+) -> Result<T, MachineError> {
+    let (machine, ..) = bench.machine(bench.image()?, &[], false)?;
+    let vfs = machine.mount()?;
+    settle(bench, &machine, &vfs)?;
+    work(&machine, &vfs)
+}
+
+/// Rests until no write of the mount is unpersisted.
+fn settle(bench: &Bench, machine: &Machine, vfs: &Vfs) -> Result<(), MachineError> {
+    let (rt, rest, vfs) = (machine.rt.clone(), bench.settle_s, vfs.clone());
+    machine
+        .block_on("settle", async move {
+            vfs.sync().await?;
+            rt.sleep(Span::secs(rest)).await;
+            vfs.sync().await
+        })?
+        .map_err(|error| MachineError::Fs { during: "sync", error })
+}
+
 /// What else goes on while a program is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Around {
@@ -406,14 +432,7 @@ fn play_in(
     }
     let vfs = machine.mount()?;
     if !around.whole_life && !around.recovers {
-        let (rt, settle, first) = (machine.rt.clone(), bench.settle_s, vfs.clone());
-        machine
-            .block_on("settle", async move {
-                first.sync().await?;
-                rt.sleep(Span::secs(settle)).await;
-                first.sync().await
-            })?
-            .map_err(|error| MachineError::Fs { during: "sync", error })?;
+        settle(bench, &machine, &vfs)?;
         faults.begin();
         begin();
         armed = arm.take().and_then(|arm| arm());

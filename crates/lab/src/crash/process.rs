@@ -13,7 +13,7 @@ use wp_base::{FsError, FsResult, Ino, Span, Time};
 use wp_crash::{Did, Faults, Recorder, Used};
 use wp_rt::WaitQueue;
 use wp_vfs::Vfs;
-use wp_workload::program::{Call, Player, Program, Step, contents};
+use wp_workload::program::{Call, Player, Program, Step};
 
 /// Makes the calls of `steps`, and notes on the tape when each begins and returns.
 ///
@@ -106,8 +106,8 @@ async fn answer(player: &Player, call: &Call, n: u32) -> FsResult<Did> {
     let mut did = Did::of(call.clone());
     let answer = match call {
         Call::Pread { fd, len, at } => player.read(*fd, *at, *len).await.map(|got| did.read = got),
-        Call::Pwrite { fd, len, at, seed } => {
-            let wrote = player.write(*fd, *at, contents(*seed, *at, *len)).await;
+        Call::Pwrite { fd, len, at, data } => {
+            let wrote = player.write(*fd, *at, &data.slices(*at, *len)).await;
             wrote.map(|n| did.short = u32::try_from(n).ok().filter(|n| n < len))
         }
         Call::CopyFileRange { len, .. } => {

@@ -234,7 +234,7 @@ impl Writer {
     fn set_xattr(&mut self, path: &str, len: u32) {
         self.seed += 1;
         let (path, name, seed) = (path.to_owned(), ATTRIBUTE.to_owned(), self.seed);
-        self.call(Call::SetXattr { path, name, len, seed });
+        self.call(Call::SetXattr { path, name, len, data: seed.into() });
     }
 
     fn operation(&mut self, op: Operation) {
@@ -246,7 +246,7 @@ impl Writer {
             Mkdir(dir) => self.call(Call::Mkdir(dir.to_owned())),
             Write { file, at, len, direct } => {
                 let how = Flags { direct, ..WRITE };
-                self.on(file, how, |seed| Call::Pwrite { fd: FD, len, at, seed });
+                self.on(file, how, |seed| Call::Pwrite { fd: FD, len, at, data: seed.into() });
             }
             Truncate { file, len } => self.on(file, WRITE, |_| Call::Ftruncate(FD, len)),
             Fallocate { file, how, at, len } => {
@@ -279,7 +279,7 @@ impl Writer {
                 self.seed += 1;
                 let (fd, len, at, seed) = (FD, LENGTH, 0, self.seed);
                 self.call(Call::Open(FD, ".".to_owned(), Flags { tmpfile: true, ..WRITE }));
-                self.call(Call::Pwrite { fd, len, at, seed });
+                self.call(Call::Pwrite { fd, len, at, data: seed.into() });
                 self.call(Call::Linkat(FD, path.to_owned()));
                 self.call(Call::Close(FD));
             }
@@ -290,7 +290,7 @@ impl Writer {
                 self.seed += 1;
                 let (fd, seed) = (FD, self.seed);
                 self.call(Call::Open(FD, file.to_owned(), WRITE));
-                self.call(Call::MmapWrite { fd, len, at, seed });
+                self.call(Call::MmapWrite { fd, len, at, data: seed.into() });
                 if syncs {
                     self.call(Call::Msync(FD, at, u64::from(len)));
                 }
@@ -298,13 +298,18 @@ impl Writer {
             }
             Append(file) => {
                 let how = Flags { append: true, ..WRITE };
-                self.on(file, how, |seed| Call::Pwrite { fd: FD, len: 3000, at: 0, seed });
+                self.on(file, how, |seed| Call::Pwrite {
+                    fd: FD,
+                    len: 3000,
+                    at: 0,
+                    data: seed.into(),
+                });
             }
             SyncFileRange(file) => {
                 self.seed += 1;
                 let (fd, len, at, seed) = (FD, LENGTH, 4096, self.seed);
                 self.call(Call::Open(FD, file.to_owned(), WRITE));
-                self.call(Call::Pwrite { fd, len, at, seed });
+                self.call(Call::Pwrite { fd, len, at, data: seed.into() });
                 self.call(Call::SyncFileRange(FD, 4096, u64::from(LENGTH)));
                 self.call(Call::Close(FD));
             }
@@ -330,7 +335,7 @@ impl Writer {
                 self.call(Call::Open(FD, from.to_owned(), WRITE));
                 self.call(Call::Open(SYNC_FD, to.to_owned(), WRITE));
                 for fd in [FD, SYNC_FD] {
-                    self.call(Call::Pwrite { fd, len: 4096, at, seed });
+                    self.call(Call::Pwrite { fd, len: 4096, at, data: seed.into() });
                 }
                 let (from, to, len) = (FD, SYNC_FD, 4096);
                 self.call(Call::Dedupe { from, from_at: 0, to, to_at: 0, len });
@@ -441,7 +446,7 @@ pub fn program(of: Of, length: u32, n: u64) -> Program {
     needs.sort_unstable();
     needs.dedup();
     for file in needs {
-        w.on(file, CREATE, |seed| Call::Pwrite { fd: FD, len: LENGTH, at: 0, seed });
+        w.on(file, CREATE, |seed| Call::Pwrite { fd: FD, len: LENGTH, at: 0, data: seed.into() });
     }
     if ops.iter().any(|(op, _)| matches!(op, RemoveXattr(_))) {
         w.set_xattr("bar", 100);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wp_vfs::FileFlags;
-use wp_workload::program::{Alloc, Call, Flags, Step};
+use wp_workload::program::{Alloc, Call, Data, Flags, Step};
 
 /// A step, with its place in the program that it comes from.
 pub(super) type Line = (usize, Step);
@@ -51,14 +51,17 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
             let label = || label.clone();
             let mut calls = Vec::new();
             match call {
-                Call::Pwrite { fd, len, at, seed } => {
+                Call::Pwrite { fd, len, at, data } => {
                     let grain = if is_direct(lines, *fd) { GRAIN } else { 1 };
                     let half = (len / 2).next_multiple_of(GRAIN);
                     let sizes = [(GRAIN, 0), (GRAIN, *at), (half, *at), (*len, 0), (*len, at / 2)];
                     for (len, at) in sizes {
                         let at = at / u64::from(GRAIN) * u64::from(GRAIN);
                         if len % grain == 0 {
-                            calls.push(Call::Pwrite { fd: *fd, len, at, seed: *seed });
+                            // What is given is as long as it is.
+                            if matches!(data, Data::Seed(_)) {
+                                calls.push(Call::Pwrite { fd: *fd, len, at, data: data.clone() });
+                            }
                         }
                     }
                     calls.retain(|c| match c {
@@ -237,8 +240,8 @@ pub(super) fn tidied(lines: &[Line]) -> Vec<Vec<Line>> {
                 let next = fds.len() as u32;
                 *fd = *fds.entry(*fd).or_insert(next);
             }
-            if let Call::Pwrite { seed, .. }
-            | Call::MmapWrite { seed, .. }
+            if let Call::Pwrite { data: Data::Seed(seed), .. }
+            | Call::MmapWrite { data: Data::Seed(seed), .. }
             | Call::AioWrite { seed, .. } = call
             {
                 let next = seeds.len() as u32 + 1;

@@ -252,7 +252,7 @@ impl Wild {
         let fd = open.fd;
         self.written += 1;
         let seed = self.written;
-        self.call(Call::Pwrite { fd, len, at: offset, seed });
+        self.call(Call::Pwrite { fd, len, at: offset, data: seed.into() });
     }
 
     fn write(&mut self, at: usize) {
@@ -323,7 +323,7 @@ impl Wild {
                 let name = ATTRIBUTES[self.below(2) as usize].to_owned();
                 let most = if other < 6 { 40 } else { 1500 };
                 let len = 1 + self.below(most) as u32;
-                self.call(Call::SetXattr { path, name, len, seed });
+                self.call(Call::SetXattr { path, name, len, data: seed.into() });
             }
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use wp_base::event::{Class, Record};
 use wp_base::{FsError, FsResult, Span};
 use wp_vfs::{JournalConflict, Vfs};
-use wp_workload::program::{By, Call, NO_THREADS, Player, Program, Step, contents};
+use wp_workload::program::{By, Call, NO_THREADS, Player, Program, Step};
 
 use super::measure;
 use super::metric::{Metrics, Number};
@@ -189,10 +189,10 @@ async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
 
 /// Does a call. Answers what it did if it wrote only a part. Errors: what the call answers.
 async fn answer(player: &Player, call: &Call) -> FsResult<Option<String>> {
-    let Call::Pwrite { fd, len, at, seed } = call else {
+    let Call::Pwrite { fd, len, at, data } = call else {
         return player.call(call).await.map(|()| None);
     };
-    let wrote = player.write(*fd, *at, contents(*seed, *at, *len)).await?;
+    let wrote = player.write(*fd, *at, &data.slices(*at, *len)).await?;
     Ok((wrote < u64::from(*len)).then(|| format!("{wrote} of {len} bytes written")))
 }
 

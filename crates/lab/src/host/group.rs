@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::process::{
+    Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio,
+};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -40,6 +42,11 @@ impl Group {
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.look(WaitIdOptions::empty())?;
         self.end()
+    }
+
+    /// Where it reads and writes, if those are pipes.
+    pub fn pipes(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        self.child.stdin.take().zip(self.child.stdout.take())
     }
 
     /// What it says on stderr, if that is a pipe.

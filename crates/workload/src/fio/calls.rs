@@ -116,7 +116,7 @@ impl Made {
         let seed = self.writes;
         self.call(match is_queued {
             true => Call::AioWrite { fd, len, at, seed },
-            false => Call::Pwrite { fd, len, at, seed },
+            false => Call::Pwrite { fd, len, at, data: seed.into() },
         })
     }
 

@@ -4,8 +4,15 @@ use std::fmt;
 
 use wp_vfs::{DeviceNumber, FileFlags, FileType, RenameHow, Seek, TimeSpec};
 
-/// Most descriptors that a program has, and the longest write, bytes (`prog.c` has as much room).
+use super::data::Data;
+use super::words::Word;
+
+/// Most descriptors that a generated program has, and the longest write, bytes (`prog.c` has as
+/// much room).
 pub const LIMITS: (u32, u32) = (64, 1 << 20);
+
+/// Descriptors of a program are below this; a guest's are below that of [`LIMITS`].
+pub(super) const FDS: u32 = 1 << 16;
 
 /// Most asynchronous calls of a program that have begun and were not waited for.
 pub const AIO_MOST: u32 = 256;
@@ -58,6 +65,8 @@ pub struct Flags {
     pub excl: bool,
     /// `O_TMPFILE`: the path is a directory's, and the file has no name until `linkat`.
     pub tmpfile: bool,
+    /// Permission bits of a file that is made; `None`: 0644.
+    pub mode: Option<u16>,
 }
 
 impl Flags {
@@ -72,6 +81,7 @@ impl Flags {
         sync: false,
         excl: false,
         tmpfile: false,
+        mode: None,
     };
     /// `O_RDWR`.
     pub const WRITE: Flags = Flags { write: true, ..Flags::READ };
@@ -93,9 +103,15 @@ impl Flags {
                 "excl" => f.excl = true,
                 "tmpfile" => f.tmpfile = true,
                 _ => {
+                    let mode =
+                        word.strip_prefix("mode=").and_then(|m| u16::from_str_radix(m, 8).ok());
+                    if let Some(mode) = mode.filter(|m| *m <= 0o7777) {
+                        f.mode = Some(mode);
+                        continue;
+                    }
                     return Err(format!(
                         "`{word}`: flags are r, rw, creat, excl, tmpfile, trunc, append, direct, \
-                         dsync, sync"
+                         dsync, sync, mode=0600"
                     ));
                 }
             }
@@ -120,6 +136,9 @@ impl fmt::Display for Flags {
             if on {
                 write!(f, ",{name}")?;
             }
+        }
+        if let Some(mode) = self.mode {
+            write!(f, ",mode={mode:04o}")?;
         }
         Ok(())
     }
@@ -205,8 +224,8 @@ pub enum Call {
         len: u32,
         /// Where.
         at: u64,
-        /// Seed of the contents.
-        seed: u32,
+        /// The contents.
+        data: Data,
     },
     /// A store through a mapping: `mmap` with `MAP_SHARED` of the pages, a store, `munmap`.
     MmapWrite {
@@ -216,8 +235,8 @@ pub enum Call {
         len: u32,
         /// Where.
         at: u64,
-        /// Seed of the contents.
-        seed: u32,
+        /// The contents.
+        data: Data,
     },
     /// `msync` with `MS_SYNC` of a mapping of the file: descriptor, offset, length.
     Msync(u32, u64, u64),
@@ -315,8 +334,8 @@ pub enum Call {
         name: String,
         /// Bytes.
         len: u32,
-        /// Seed of the value.
-        seed: u32,
+        /// The value.
+        data: Data,
     },
     /// `removexattr`: path, name.
     RemoveXattr(String, String),
@@ -363,6 +382,9 @@ pub enum Call {
     /// The program tells the world that there is such a file: whoever relies on that does so from
     /// here on. No call of the kernel's.
     Mark(String),
+    /// The program tells the world something that must be true after a power failure: the check
+    /// of a recovered tree gets all that was told by then. No call of the kernel's.
+    Ack(Data),
 }
 
 impl Call {
@@ -412,6 +434,7 @@ impl Call {
             Call::AioWait(_) => "aio_wait",
             Call::DropCaches => "drop_caches",
             Call::Mark(_) => "mark",
+            Call::Ack(_) => "ack",
         }
     }
 }
@@ -466,6 +489,7 @@ impl Call {
             | Call::SetXattr { .. }
             | Call::RemoveXattr(..)
             | Call::Chattr(..)
+            | Call::Ack(_)
             | Call::Mark(_) => Vec::new(),
         }
     }
@@ -512,16 +536,18 @@ impl Call {
             | Call::Ftruncate(..)
             | Call::Fallocate(..)
             | Call::Seek(..)
+            | Call::Ack(_)
             | Call::DropCaches => Vec::new(),
         }
     }
 }
 
+/// `{:#}` leaves out bytes that were given, for people; without it the text is the call.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name();
         match self {
-            Call::Open(fd, path, how) => write!(f, "{name} {fd} {path} {how}"),
+            Call::Open(fd, path, how) => write!(f, "{name} {fd} {} {how}", Word(path)),
             Call::Close(fd)
             | Call::Fsync(fd)
             | Call::Fdatasync(fd)
@@ -529,11 +555,11 @@ impl fmt::Display for Call {
             | Call::Fdatabarrier(fd)
             | Call::Syncfs(fd) => write!(f, "{name} {fd}"),
             Call::Sync => f.write_str(name),
-            Call::Pwrite { fd, len, at, seed }
-            | Call::MmapWrite { fd, len, at, seed }
-            | Call::AioWrite { fd, len, at, seed } => {
-                write!(f, "{name} {fd} {len} {at} {seed}")
+            Call::Pwrite { fd, len, at, data } | Call::MmapWrite { fd, len, at, data } => {
+                write!(f, "{name} {fd} {len} {at} ")?;
+                data.fmt(f)
             }
+            Call::AioWrite { fd, len, at, seed } => write!(f, "{name} {fd} {len} {at} {seed}"),
             Call::Msync(fd, at, len) | Call::SyncFileRange(fd, at, len) => {
                 write!(f, "{name} {fd} {at} {len}")
             }
@@ -542,19 +568,23 @@ impl fmt::Display for Call {
             | Call::Dedupe { from, from_at, to, to_at, len } => {
                 write!(f, "{name} {from} {from_at} {to} {to_at} {len}")
             }
-            Call::Renameat2(a, b, how) => write!(f, "{name} {a} {b} {}", rename_flag(*how)),
-            Call::Linkat(fd, path) => write!(f, "{name} {fd} {path}"),
+            Call::Renameat2(a, b, how) => {
+                write!(f, "{name} {} {} {}", Word(a), Word(b), rename_flag(*how))
+            }
+            Call::Linkat(fd, path) => write!(f, "{name} {fd} {}", Word(path)),
             Call::Mknod(path, kind, device) => {
-                write!(f, "{name} {path} {} {} {}", kind.word(), device.major, device.minor)
+                let (DeviceNumber { major, minor }, kind) = (device, kind.word());
+                write!(f, "{name} {} {kind} {major} {minor}", Word(path))
             }
-            Call::Chmod(path, mode) => write!(f, "{name} {path} {mode:04o}"),
-            Call::Chown(path, uid, gid) => write!(f, "{name} {path} {uid} {gid}"),
+            Call::Chmod(path, mode) => write!(f, "{name} {} {mode:04o}", Word(path)),
+            Call::Chown(path, uid, gid) => write!(f, "{name} {} {uid} {gid}", Word(path)),
             Call::Utimensat(path, atime, mtime) => {
-                write!(f, "{name} {path} {} {}", seconds(*atime), seconds(*mtime))
+                let (atime, mtime) = (seconds(*atime), seconds(*mtime));
+                write!(f, "{name} {} {atime} {mtime}", Word(path))
             }
-            Call::Chattr(path, flags) => write!(f, "{name} {path} {flags}"),
+            Call::Chattr(path, flags) => write!(f, "{name} {} {flags}", Word(path)),
             Call::Seek(fd, _, at) => write!(f, "{name} {fd} {at}"),
-            Call::Truncate(path, len) => write!(f, "{name} {path} {len}"),
+            Call::Truncate(path, len) => write!(f, "{name} {} {len}", Word(path)),
             Call::AioWait(n) => write!(f, "{name} {n}"),
             Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
             Call::Fadvise(fd, what) => write!(f, "{name} {fd} {}", what.name()),
@@ -564,17 +594,22 @@ impl fmt::Display for Call {
             Call::Rename(a, b)
             | Call::Link(a, b)
             | Call::Symlink(a, b)
-            | Call::RemoveXattr(a, b) => write!(f, "{name} {a} {b}"),
-            Call::SetXattr { path, name: of, len, seed } => {
-                write!(f, "{name} {path} {of} {len} {seed}")
+            | Call::RemoveXattr(a, b) => write!(f, "{name} {} {}", Word(a), Word(b)),
+            Call::SetXattr { path, name: of, len, data } => {
+                write!(f, "{name} {} {} {len} ", Word(path), Word(of))?;
+                data.fmt(f)
             }
             Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) | Call::Mkfifo(a) | Call::Mark(a) => {
-                write!(f, "{name} {a}")
+                write!(f, "{name} {}", Word(a))
             }
             Call::Pread { fd, len, at } | Call::AioRead { fd, len, at } => {
                 write!(f, "{name} {fd} {len} {at}")
             }
             Call::DropCaches => f.write_str(name),
+            Call::Ack(said) => {
+                write!(f, "{name} ")?;
+                said.fmt(f)
+            }
         }
     }
 }

@@ -24,6 +24,7 @@
 //! `fdatabarrier` and threads. [`Player`] does the calls on a mounted file system of ours.
 
 mod call;
+mod data;
 mod fault;
 mod parse;
 mod play;
@@ -39,8 +40,9 @@ use parse::call;
 use words::Words;
 
 pub use call::{AIO_MOST, Advise, Alloc, Call, Flags, LIMITS};
+pub use data::{Data, MAGIC_SEED, contents};
 pub use fault::{Asked, Fault, Place, Slow, Tear};
-pub use play::{Ended, MAGIC_SEED, Player, contents};
+pub use play::{Ended, Player};
 pub use syntax::{SYNTAX, Syntax};
 pub use threads::{Interleavings, NO_THREADS, THREADS_MAX};
 
@@ -97,6 +99,7 @@ pub enum Step {
     PowerFailure,
 }
 
+/// As text that is read again; `{:#}` leaves out bytes that were given, for people.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -121,7 +124,7 @@ impl fmt::Display for Step {
                 if let Some(l) = &by.label {
                     write!(f, "@{}:{} ", l.op, l.index)?;
                 }
-                write!(f, "{c}")
+                c.fmt(f)
             }
         }
     }
@@ -160,6 +163,16 @@ impl Program {
         self.0.iter().filter_map(|s| match s {
             Step::Call(_, call) => Some(call),
             _ => None,
+        })
+    }
+
+    /// Was it recorded, or does it acknowledge anything? Then what it has told the world counts,
+    /// and not which of its calls had returned.
+    pub fn is_recorded(&self) -> bool {
+        self.calls().any(|call| match call {
+            Call::Ack(_) => true,
+            Call::Pwrite { data, .. } => matches!(data, Data::Given(_)),
+            _ => false,
         })
     }
 

@@ -5,24 +5,21 @@ use wp_vfs::{DeviceNumber, FileFlags, FileType, Seek};
 use super::call::{
     AIO_MOST, Advise, Alloc, COPY_MAX, Call, Flags, LIMITS, RENAMES, XATTR_MAX, one_of,
 };
+use super::data::Data;
 use super::words::Words;
 
 pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
     Ok(match name {
         "open" => Call::Open(w.fd()?, w.owned()?, Flags::parse(w.text()?)?),
         "close" => Call::Close(w.fd()?),
-        "pwrite" => Call::Pwrite {
-            fd: w.fd()?,
-            len: w.small(LIMITS.1 + 1)?,
-            at: w.number()?,
-            seed: w.small(u32::MAX)?,
-        },
-        "mmap_write" => Call::MmapWrite {
-            fd: w.fd()?,
-            len: w.small(LIMITS.1 + 1)?,
-            at: w.number()?,
-            seed: w.small(u32::MAX)?,
-        },
+        "pwrite" => {
+            let (fd, len, at) = (w.fd()?, w.small(LIMITS.1 + 1)?, w.number()?);
+            Call::Pwrite { fd, len, at, data: Data::parse(w.text()?, len)? }
+        }
+        "mmap_write" => {
+            let (fd, len, at) = (w.fd()?, w.small(LIMITS.1 + 1)?, w.number()?);
+            Call::MmapWrite { fd, len, at, data: Data::parse(w.text()?, len)? }
+        }
         "msync" => Call::Msync(w.fd()?, w.number()?, w.number()?),
         "sync_file_range" => Call::SyncFileRange(w.fd()?, w.number()?, w.number()?),
         "copy_file_range" | "reflink" | "dedupe" => {
@@ -79,12 +76,10 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "mkdir" => Call::Mkdir(w.owned()?),
         "rmdir" => Call::Rmdir(w.owned()?),
         "symlink" => Call::Symlink(w.owned()?, w.owned()?),
-        "setxattr" => Call::SetXattr {
-            path: w.owned()?,
-            name: w.owned()?,
-            len: w.small(XATTR_MAX + 1)?,
-            seed: w.small(u32::MAX)?,
-        },
+        "setxattr" => {
+            let (path, name, len) = (w.owned()?, w.owned()?, w.small(XATTR_MAX + 1)?);
+            Call::SetXattr { path, name, len, data: Data::parse(w.text()?, len)? }
+        }
         "chattr" => Call::Chattr(w.owned()?, FileFlags::parse(w.text()?)?),
         "seek_data" => Call::Seek(w.fd()?, Seek::Data, w.number()?),
         "seek_hole" => Call::Seek(w.fd()?, Seek::Hole, w.number()?),
@@ -107,6 +102,7 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "aio_wait" => Call::AioWait(w.small(AIO_MOST + 1)?),
         "drop_caches" => Call::DropCaches,
         "mark" => Call::Mark(w.owned()?),
+        "ack" => Call::Ack(Data::said(w.text()?)?),
         _ => {
             return Err(match refused(name) {
                 Some(why) => format!("`{name}`: {why}"),

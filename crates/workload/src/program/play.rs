@@ -11,6 +11,7 @@ use wp_vfs::{
     TimeSpec, Vfs, XattrSet,
 };
 
+use super::data::contents;
 use super::{AIO_MOST, Advise, Alloc, Call, Flags};
 
 /// A process that does them: its descriptors, and the context of its asynchronous calls. Its
@@ -38,29 +39,6 @@ pub struct Ended {
     pub tag: u32,
     /// Bytes read or written.
     pub result: FsResult<u64>,
-}
-
-/// From this seed on, a `pwrite` of one whole block of 4 KiB begins like a control block of a jbd2
-/// journal: the magic number, a type and a low number of a transaction.
-pub const MAGIC_SEED: u32 = 0xF000_0000;
-/// What control blocks of a jbd2 journal begin with: data that look like one must not be taken for
-/// one.
-const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
-
-/// What a `pwrite` with `seed` writes `at` for `len` bytes: no two seeds have a word in common, but
-/// for the first three from [`MAGIC_SEED`] on.
-pub fn contents(seed: u32, at: u64, len: u32) -> Slice {
-    let data = Slice::pattern(u64::from(seed) + 1, at, len);
-    if seed < MAGIC_SEED || !at.is_multiple_of(4096) || len != 4096 {
-        return data;
-    }
-    let mut bytes = data.to_vec();
-    let mixed = seed.wrapping_mul(0x9E37_79B1) >> 16;
-    let (kind, tid) = (1 + mixed % 2, mixed / 2 % 48);
-    bytes[..4].copy_from_slice(&MAGIC);
-    bytes[4..8].copy_from_slice(&kind.to_be_bytes());
-    bytes[8..12].copy_from_slice(&tid.to_be_bytes());
-    Slice::from_bytes(&bytes)
 }
 
 impl Player {
@@ -127,7 +105,8 @@ impl Player {
             Call::Open(fd, path, how) => {
                 let flags = open_flags(*how);
                 let path = if path == "." { "/" } else { path.as_str() };
-                let opened = vfs.open(path, flags, 0o644).await?;
+                let mode = how.mode.map_or(0o644, u32::from);
+                let opened = vfs.open(path, flags, mode).await?;
                 let (users, is_closed) = (Cell::new(0), Cell::new(false));
                 let file = Rc::new(File { fd: opened, how: *how, users, is_closed });
                 let old = self.open.borrow_mut().insert(*fd, file);
@@ -140,11 +119,11 @@ impl Player {
                 let gone = self.open.borrow_mut().remove(fd).ok_or(FsError::BadFile)?;
                 self.put(gone).await
             }
-            Call::Pwrite { fd, len, at, seed } => {
-                self.write(*fd, *at, contents(*seed, *at, *len)).await.map(drop)
+            Call::Pwrite { fd, len, at, data } => {
+                self.write(*fd, *at, &data.slices(*at, *len)).await.map(drop)
             }
-            Call::MmapWrite { fd, len, at, seed } => {
-                vfs.write_mapped(self.fd(*fd)?, *at, &[contents(*seed, *at, *len)]).await
+            Call::MmapWrite { fd, len, at, data } => {
+                vfs.write_mapped(self.fd(*fd)?, *at, &data.slices(*at, *len)).await
             }
             Call::Msync(fd, at, len) => vfs.msync(self.fd(*fd)?, *at, *len).await,
             Call::SyncFileRange(fd, at, len) => vfs.sync_file_range(self.fd(*fd)?, *at, *len).await,
@@ -192,8 +171,8 @@ impl Player {
             Call::Mkdir(a) => vfs.mkdir(a, 0o755).await,
             Call::Rmdir(a) => vfs.rmdir(a).await,
             Call::Symlink(target, path) => vfs.symlink(target, path).await,
-            Call::SetXattr { path, name, len, seed } => {
-                let value = contents(*seed, 0, *len).to_vec();
+            Call::SetXattr { path, name, len, data } => {
+                let value = data.bytes(*len);
                 vfs.set_xattr(path, name, &value, XattrSet::Any).await
             }
             Call::RemoveXattr(path, name) => vfs.remove_xattr(path, name).await,
@@ -216,13 +195,13 @@ impl Player {
                 vfs.fs().drop_caches();
                 Ok(())
             }
-            Call::Mark(_) => Ok(()),
+            Call::Mark(_) | Call::Ack(_) => Ok(()),
         }
     }
 
     /// `pwrite`; answers how many bytes were written. Errors: as [`Player::call`].
-    pub async fn write(&self, fd: u32, at: u64, data: Slice) -> FsResult<u64> {
-        let body = async { self.vfs.pwrite(self.fd(fd)?, at, &[data]).await };
+    pub async fn write(&self, fd: u32, at: u64, data: &[Slice]) -> FsResult<u64> {
+        let body = async { self.vfs.pwrite(self.fd(fd)?, at, data).await };
         self.using(&[fd], body).await
     }
 

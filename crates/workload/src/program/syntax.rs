@@ -15,13 +15,14 @@ const fn line(form: &'static str, example: &'static str, what: &'static str) -> 
     Syntax { form, example, what }
 }
 
-/// All kinds. A descriptor FD is a number from 0 to 63; a path begins in the root directory, which
-/// is `.`; SEED selects the contents of a write.
+/// All kinds. A descriptor FD is a number from 0 to 65535; a path begins in the root directory,
+/// which is `.`, and has white space as octal escapes (`\\040`). SEED selects the contents of a
+/// write, which can be `base64:DATA` instead.
 pub const SYNTAX: &[Syntax] = &[
     line(
         "open FD PATH FLAGS",
         "open 0 a rw,creat",
-        "r, rw, creat, excl, tmpfile, trunc, append, direct, dsync, sync; tmpfile: PATH is a directory",
+        "r, rw, creat, excl, tmpfile (PATH is a directory), trunc, append, direct, dsync, sync, mode=0600",
     ),
     line("close FD", "close 0", "close"),
     line("pwrite FD BYTES OFFSET SEED", "pwrite 0 4096 0 1", "write; with append at the end"),
@@ -95,6 +96,11 @@ pub const SYNTAX: &[Syntax] = &[
     line("drop_caches", "drop_caches", "what is cached and clean is forgotten"),
     line("exit", "exit", "the process ends: every descriptor is closed"),
     line("nap MICROSECONDS", "nap 20000", "sleep"),
+    line(
+        "ack WORD",
+        "ack 7",
+        "the program tells the world WORD; a check of the tree gets what was told",
+    ),
     line("mark PATH", "mark a", "the program tells the world that there is such a file"),
     line("expect ERROR", "expect ENOENT", "the next call must fail with this error"),
     line(

@@ -1,10 +1,50 @@
 //! The words of a line.
 
+use std::fmt::{self, Write as _};
+
 use wp_vfs::TimeSpec;
 
 use crate::fio::MICROS_MAX;
 
-use super::call::LIMITS;
+use super::call::FDS;
+
+/// A path as one word.
+pub(super) struct Word<'a>(pub(super) &'a str);
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            // `#` begins a comment, `;` ends a step.
+            match c.is_whitespace() || c.is_control() || matches!(c, '\\' | '#' | ';') {
+                true => c.to_string().bytes().try_for_each(|b| write!(f, "\\{b:03o}"))?,
+                false => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Errors: a backslash without three octal digits; bytes that are no text.
+fn unescaped(word: &str) -> Result<String, String> {
+    if !word.contains('\\') {
+        return Ok(word.to_owned());
+    }
+    let bad = || format!("`{word}`: a backslash stands before three octal digits, as in \\040");
+    let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some((first, more)) = rest.split_first() {
+        rest = more;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, more) = rest.split_at_checked(3).ok_or_else(bad)?;
+        let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
+        let byte = u8::from_str_radix(digits, 8).ok().filter(|b| *b > 0);
+        bytes.push(byte.ok_or_else(bad)?);
+        rest = more;
+    }
+    String::from_utf8(bytes).map_err(|_| format!("`{word}`: no UTF-8"))
+}
 
 pub(super) struct Words<'a>(pub(super) std::str::SplitWhitespace<'a>);
 
@@ -33,10 +73,11 @@ impl<'a> Words<'a> {
             .ok_or_else(|| format!("{n}: must be below {below}"))
     }
     pub(super) fn fd(&mut self) -> Result<u32, String> {
-        self.small(LIMITS.0)
+        self.small(FDS)
     }
+    /// A word in which white space and backslashes are octal escapes, as in `/proc/mounts`.
     pub(super) fn owned(&mut self) -> Result<String, String> {
-        self.text().map(str::to_owned)
+        unescaped(self.text()?)
     }
     /// Permission bits, in octal.
     pub(super) fn octal(&mut self) -> Result<u32, String> {

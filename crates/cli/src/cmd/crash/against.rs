@@ -23,6 +23,7 @@ pub(super) fn run(a: &Args, here: &Campaign, out: &Out) -> ExitCode {
         device: a.against_device.clone().unwrap_or_else(|| a.device.clone()),
         space: a.against_space.clone().unwrap_or_else(|| a.space.clone()),
         check_cmd: None,
+        checker: None,
         ..a.clone()
     };
     let there = match campaign(&other) {

@@ -135,12 +135,13 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         Ok(accepted) => accepted,
         Err(exit) => return exit,
     };
-    if let (Some(command), Some(_)) = (&a.check_cmd, &a.state_file)
+    if let (Some(command), Some(_)) = (a.check_cmd.as_ref().or(a.checker.as_ref()), &a.state_file)
         && is_hidden(command)
     {
-        let what = "--check-cmd: the shell expands a part of it, so that a change of its files is not seen";
-        let help = "with --state-file name files as they are: --check-cmd 'sh ./check.sh'";
-        return out.fail(Exit::Usage, "check-cmd", what, help);
+        let what =
+            "--check: the shell expands a part of it, so that a change of its files is not seen";
+        let help = "with --state-file name files as they are: --check 'sh ./check.sh'";
+        return out.fail(Exit::Usage, "check", what, help);
     }
     let (key, build) = (key(a, c), build());
     let mut findings = Findings::before(c);
@@ -199,7 +200,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
         }
     }
     if let Some(e) = c.command.as_ref().and_then(|c| c.error()) {
-        return out.fail(Exit::HostIo, "check-cmd", &e, "the command could not be run");
+        return out.fail(Exit::HostIo, "check", &e, "the command could not be run");
     }
     if let Some(why) = unexplored(c, &findings) {
         return out.fail(why.exit, "not-explored", &why.message, why.help);

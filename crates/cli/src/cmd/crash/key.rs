@@ -52,8 +52,9 @@ pub(super) fn key(a: &Args, c: &Campaign) -> String {
     for (entry, here) in c.known.entries() {
         t += &format!(" known {} {here}", digest(format!("{entry:?}").as_bytes()));
     }
-    if let Some(command) = &a.check_cmd {
-        t += &format!(" --check-cmd {command} {} {}", a.check_image, a.check_timeout);
+    if let Some(command) = a.check_cmd.as_ref().or(a.checker.as_ref()) {
+        let option = if a.checker.is_some() { "--checker" } else { "--check" };
+        t += &format!(" {option} {command} {} {}", a.check_image, a.check_timeout);
         // What it names is read only where a later run has to know whether it has changed.
         let files = if a.state_file.is_some() { files_of(command) } else { Vec::new() };
         for (word, path) in files {

@@ -2,6 +2,7 @@
 
 mod against;
 mod bugs;
+mod host;
 mod hunt;
 mod key;
 mod modes;
@@ -10,6 +11,7 @@ mod report;
 mod show;
 mod source;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,17 +21,17 @@ use wp_base::FsError;
 use wp_base::plain::Shown as _;
 use wp_crash::{Plan, Profile};
 use wp_lab::crash::lives::Lives;
-use wp_lab::crash::{Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
+use wp_lab::crash::{Asking, Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
 use wp_lab::host::text;
 use wp_lab::machine::MachineError;
 use wp_vfs::{FsEntry, Options};
-use wp_workload::program::Interleavings;
+use wp_workload::program::{Interleavings, Program};
 
 use self::source::{hint, source, source_is_made};
 use crate::output::{Exit, Out};
 
 /// What a comparison with another setting has no use for.
-const NOT_AGAINST: [&str; 9] = [
+const NOT_AGAINST: [&str; 10] = [
     "mutate",
     "bug",
     "state",
@@ -39,6 +41,7 @@ const NOT_AGAINST: [&str; 9] = [
     "minimise",
     "reproducer",
     "check_cmd",
+    "checker",
 ];
 
 /// Arguments.
@@ -46,6 +49,7 @@ const NOT_AGAINST: [&str; 9] = [
 #[command(after_help = "Examples:\n\
     \x20 writepath crash seq-1\n\
     \x20 writepath crash app.fio --require names+replace --budget 5m\n\
+    \x20 writepath crash --check ./check.sh -- ./my-program\n\
     \x20 writepath crash wild --count 1000 --state-file crash.state\n\
     \x20 writepath crash --bug A3")]
 pub struct Args {
@@ -62,6 +66,22 @@ pub struct Args {
     /// rw,creat; fsync 0'.
     #[arg(default_value = "seq-1")]
     programs: String,
+    /// Run this program of the host in the file system, and crash what it did
+    ///
+    /// The program runs once, with the file system as its working directory, mounted for it alone
+    /// (FUSE). Its system calls are recorded with their contents, and every crash state of them is
+    /// explored. WRITEPATH_DIR names the directory. Each line that the program writes to the file
+    /// $WRITEPATH_ACK is what it has told the world by then (an acknowledgement).
+    #[arg(last = true, value_name = "CMD")]
+    #[arg(conflicts_with_all = ["programs", "mutate", "bug"])]
+    command: Vec<OsString>,
+    /// Write the recorded calls of CMD to this new program file
+    #[arg(long, value_name = "FILE", requires = "command")]
+    #[arg(help_heading = "Programs")]
+    record: Option<PathBuf>,
+    /// What was recorded.
+    #[arg(skip)]
+    recorded: Option<Program>,
     /// File system and options: ext4,data=journal
     ///
     /// The option `era` is the kernel version whose rules the file system follows. `writepath list
@@ -187,6 +207,7 @@ pub struct Args {
     /// The process syncs a file of the program, or the whole file system, after US microseconds on
     /// average. No promise depends on it.
     #[arg(long, value_name = "US", default_value_t = 0, conflicts_with_all = ["mutate", "bug"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=3_600_000_000))]
     #[arg(help_heading = "Programs")]
     concurrent_sync_us: u64,
     /// Start with a trimmed drive: free blocks hold no old data
@@ -280,22 +301,32 @@ pub struct Args {
     /// Run CMD in every recovered tree; exit status 0 passes (rule O8)
     ///
     /// The environment variable WRITEPATH_RETURNED names a file with the system calls that had
-    /// returned before the crash.
-    #[arg(long, value_name = "CMD")]
+    /// returned before the crash. Of a program of the host (-- CMD), and of programs with `ack`,
+    /// WRITEPATH_ACKED names a file with the lines that were acknowledged before the crash.
+    #[arg(long = "check", value_name = "CMD", group = "a_check")]
     #[arg(help_heading = "Checks")]
     check_cmd: Option<String>,
-    /// With --check-cmd: pass the unrecovered device as $WRITEPATH_IMAGE
-    #[arg(long, requires = "check_cmd")]
+    /// As --check, with a command that stays up: no process for each tree
+    ///
+    /// It reads a line for each tree from its standard input: the tree's directory, a tab, the file
+    /// that --check gets as WRITEPATH_ACKED (or WRITEPATH_RETURNED). It answers with a line on its
+    /// standard output: `ok`, or `bad REASON`. What it changes in the tree is undone.
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["mutate", "bug", "state"])]
+    #[arg(group = "a_check")]
+    #[arg(help_heading = "Checks")]
+    checker: Option<String>,
+    /// With --check: pass the unrecovered device as $WRITEPATH_IMAGE
+    #[arg(long, requires = "a_check")]
     #[arg(help_heading = "Checks", hide_short_help = true)]
     check_image: bool,
-    /// With --check-cmd: time limit of one run
-    #[arg(long, default_value = "10s", requires = "check_cmd")]
+    /// With --check: time limit of one run
+    #[arg(long, default_value = "10s", requires = "a_check")]
     #[arg(help_heading = "Checks", hide_short_help = true)]
     check_timeout: String,
-    /// With --check-cmd: existing folder for trees [default: $TMPDIR]
+    /// With --check: existing folder for trees [default: $TMPDIR]
     ///
     /// A folder in memory (tmpfs) is fastest.
-    #[arg(long, requires = "check_cmd", value_name = "DIR")]
+    #[arg(long, requires = "a_check", value_name = "DIR")]
     #[arg(help_heading = "Checks", hide_short_help = true)]
     check_dir: Option<PathBuf>,
     /// Compare with file system FS: states that only one of them leaves
@@ -353,7 +384,8 @@ fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
     Ok((fs, options))
 }
 
-fn campaign(a: &Args) -> Result<Campaign, String> {
+/// The machine that the arguments describe. Errors: what is wrong in them.
+fn bench(a: &Args) -> Result<Bench, String> {
     let (fs, fs_options) = file_system(&a.fs)?;
     let fresh = Bench::of(fs, fs_options).map_err(|e| e.to_string())?;
     let ((device, mut device_params), more) = super::devices(&a.device)?;
@@ -363,7 +395,9 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     if let Some(size) = a.size.as_ref().filter(|_| is_sized) {
         device_params.push(("capacity_bytes".to_owned(), super::size(size)?));
     }
-    let (source, profile) = (source(a, &fresh)?, profile(a, &fresh)?);
+    if let Some(size) = (a.size.is_none() && is_sized && !a.command.is_empty()).then_some(HOST) {
+        device_params.push(("capacity_bytes".to_owned(), size));
+    }
     let mut bench = Bench {
         device,
         device_params,
@@ -375,9 +409,15 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         without: a.without.as_deref().map(mutate::step).transpose()?,
         ..fresh
     };
-    if a.size.is_none() && is_sized {
+    if a.size.is_none() && is_sized && a.command.is_empty() {
         fit(&mut bench);
     }
+    Ok(bench)
+}
+
+fn campaign(a: &Args) -> Result<Campaign, String> {
+    let bench = bench(a)?;
+    let (source, profile) = (source(a, &bench)?, profile(a, &bench)?);
     let space = space(a)?;
     let source = match source {
         Source::Text(program) => {
@@ -405,6 +445,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
     if source.program(a.first).calls().next().is_none() {
         return Err("the program has no calls: nothing would be explored".to_owned());
     }
+    let acked = source.program(a.first).is_recorded();
     Ok(Campaign {
         bench,
         source,
@@ -420,9 +461,12 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         recovery_in_order: !a.recovery_unordered,
         stop_at: Vec::new(),
         known: Arc::new(known(a)?),
-        command: command(a)?,
+        command: command(a, acked)?,
     })
 }
+
+/// Capacity of the drive for a program of the host, bytes.
+const HOST: u64 = 512 << 20;
 
 /// Gives the device the least of some capacities that has room for the file system.
 fn fit(bench: &mut Bench) {
@@ -451,14 +495,19 @@ fn setting(a: &Args) -> String {
     format!("{} {} {}", a.fs, a.device, a.space)
 }
 
-fn command(a: &Args) -> Result<Option<Arc<Command>>, String> {
-    let Some(line) = &a.check_cmd else { return Ok(None) };
+fn command(a: &Args, acked: bool) -> Result<Option<Arc<Command>>, String> {
+    let (line, asking) = match (&a.check_cmd, &a.checker) {
+        (Some(line), _) => (line, Asking::Run),
+        (None, Some(line)) => (line, Asking::Stays),
+        (None, None) => return Ok(None),
+    };
     if line.trim().is_empty() {
-        return Err("--check-cmd: the command is empty".to_owned());
+        let option = if asking == Asking::Run { "--check" } else { "--checker" };
+        return Err(format!("{option}: the command is empty"));
     }
     let dir = a.check_dir.clone().unwrap_or_else(std::env::temp_dir);
     let timeout = budget(&a.check_timeout)?;
-    let made = Command::new(line, &dir, timeout, a.check_image);
+    let made = Command::new((line, asking, acked), &dir, timeout, a.check_image);
     made.map(Some).map_err(|e| format!("--check-dir: {e}"))
 }
 
@@ -496,6 +545,17 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     {
         return code;
     }
+    let with_recorded;
+    let a = match a.command.is_empty() {
+        true => a,
+        false => match host::recorded(a, out) {
+            Ok(program) => {
+                with_recorded = Args { recorded: Some(program), ..a.clone() };
+                &with_recorded
+            }
+            Err(exit) => return exit,
+        },
+    };
     if a.every_mode {
         return modes::run(a, out);
     }

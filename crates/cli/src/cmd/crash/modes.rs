@@ -81,7 +81,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
             return out.fail(Exit::Usage, "crash", &why, "see --fs and --size");
         }
         if let Some(e) = c.command.as_ref().and_then(|c| c.error()) {
-            return out.fail(Exit::HostIo, "check-cmd", &e, "the command could not be run");
+            return out.fail(Exit::HostIo, "check", &e, "the command could not be run");
         }
         if let Some(why) = unexplored(c, &f) {
             let message = format!("{}: {}", a.fs, why.message);

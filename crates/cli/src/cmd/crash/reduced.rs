@@ -59,7 +59,13 @@ impl Reduced {
 
     fn replay(&self, c: &Campaign) -> String {
         let Some(m) = &self.minimal else { return String::new() };
-        command_line::state(c, &command_line::quoted(&m.program), (m.found.frame, &m.found.lost))
+        let state = (m.found.frame, &m.found.lost[..]);
+        let program = match m.program.is_recorded() {
+            // Too long for a line of a shell; --reproducer writes it.
+            true => "program.txt".to_owned(),
+            false => command_line::quoted(&m.program),
+        };
+        command_line::state(c, &program, state)
     }
 
     /// For people.
@@ -87,7 +93,7 @@ impl Reduced {
         )
         .expect(LINE);
         for step in &m.program.0 {
-            writeln!(t, "    {step}").expect(LINE);
+            writeln!(t, "    {step:#}").expect(LINE);
         }
         writeln!(t, "  {}", report::violation(&m.found.violation)).expect(LINE);
         writeln!(t, "  {}", self.replay(c)).expect(LINE);

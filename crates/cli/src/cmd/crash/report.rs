@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use wp_base::plain;
+use wp_base::plain::Shown as _;
 use wp_crash::{Rule, Totals, Violation};
 use wp_lab::crash::{Calls, Campaign, FailedCall, Findings, Found, Source, line as command_line};
 use wp_workload::program::{Interleavings, Program};
@@ -58,6 +59,10 @@ pub(super) fn failure(a: &Args, c: &Campaign, x: &Found) -> Value {
 /// What makes the same programs, machine and states.
 pub(super) fn arguments(a: &Args, c: &Campaign) -> String {
     let mut t = match &c.source {
+        Source::Text(_) if a.recorded.is_some() => match &a.record {
+            Some(path) => path.shown().to_string(),
+            None => "FILE-OF---record".to_owned(),
+        },
         Source::Text(p) if a.programs.contains([' ', ';', '\n']) => command_line::quoted(p),
         _ => a.programs.clone(),
     };
@@ -389,7 +394,7 @@ pub(super) fn text(
         writeln!(
             t,
             "`{}`: {} {what} checked, {} failed, {per_s:.0}/s ({:.1} ms each); {} states have the\nsame {what} as an earlier one",
-            a.check_cmd.as_deref().unwrap_or(""),
+            a.check_cmd.as_deref().or(a.checker.as_deref()).unwrap_or(""),
             r.runs,
             r.refused,
             r.spent.as_secs_f64() * 1e3 / r.runs.max(1) as f64,

@@ -20,6 +20,9 @@ const WILD: [&str; 3] = ["wild", "wild-calls", "wild-threads"];
 
 /// The programs that `a` names. Errors: there are none of that name; what is wrong in a file.
 pub(super) fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
+    if let Some(program) = &a.recorded {
+        return Ok(Source::Text(program.clone()));
+    }
     for (prefix, of) in SEQUENCES {
         if let Some(length) = a.programs.strip_prefix(prefix) {
             return match length.parse() {

@@ -96,7 +96,7 @@ impl Writer {
     fn write(&mut self, fd: u32, at: u64, len: u32) {
         self.written += 1;
         let seed = self.written;
-        self.call(Call::Pwrite { fd, len, at, seed });
+        self.call(Call::Pwrite { fd, len, at, data: seed.into() });
     }
 
     fn nap(&mut self, of: &[u64]) {

@@ -21,7 +21,7 @@ use wp_base::rng::Rng;
 use wp_crash::{Case, Explorer, FsSubject, History, Kept, Outcome, Profile, Rule, Violation};
 use wp_medium::{Medium, Sound};
 use wp_vfs::Options;
-use wp_workload::program::{Call, Program, contents};
+use wp_workload::program::{Call, Program};
 
 use super::machine::{self, Mode};
 use crate::crash::{Bench, Played, play_on};
@@ -300,10 +300,11 @@ impl Pattern {
     fn of(played: &Played) -> Pattern {
         let mut blocks = vec![BTreeSet::new(); FILE_BLOCKS as usize];
         for did in &played.dids {
-            let Call::Pwrite { len, at, seed, .. } = did.call else { continue };
-            let data = contents(seed, at, len);
-            for i in 0..u64::from(len) / BLOCK {
-                let id = data.sub((i * BLOCK) as u32, BLOCK as u32).id();
+            let Call::Pwrite { len, at, data, .. } = &did.call else { continue };
+            for i in 0..u64::from(*len) / BLOCK {
+                let part = ((i * BLOCK) as u32, ((i + 1) * BLOCK) as u32);
+                let [block] = &data.part(*at, *len, part)[..] else { continue };
+                let id = block.id();
                 blocks[(at / BLOCK + i) as usize].insert(id);
             }
         }

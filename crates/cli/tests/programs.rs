@@ -1,0 +1,407 @@
+//! Programs of this host on file systems of ours: recorded, crashed, mounted.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_writepath");
+
+/// May this process mount FUSE file systems? If not, the check is skipped by its name.
+fn can_mount(check: &str) -> bool {
+    let door = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let is_root = rustix::process::geteuid().is_root();
+    if door.is_ok() && is_root {
+        return true;
+    }
+    wp_lab::testing::skipped(check, "needs root and /dev/fuse");
+    false
+}
+
+fn has(program: &str, check: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    if found.is_ok_and(|o| o.status.success()) {
+        return true;
+    }
+    wp_lab::testing::skipped(check, &format!("needs {program}"));
+    false
+}
+
+fn app(path: &str) -> String {
+    wp_lab::testing::repository("apps").join(path).to_str().expect("a path").to_owned()
+}
+
+fn crash(dir: &Path, args: &[&str], command: &[&str]) -> Output {
+    let mut program = Command::new(BINARY);
+    program.arg("crash").args(args).arg("--").args(command).current_dir(dir);
+    program.stdin(Stdio::null()).output().expect("run")
+}
+
+/// The last line of `crash --json`, and all of them.
+fn document(output: &Output) -> (Value, Vec<Value>) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let all: Vec<Value> =
+        text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
+    (all.last().cloned().expect("a line"), all)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_a_program_of_the_host_does_is_a_program_of_ours() {
+    if !can_mount("programs::what_a_program_of_the_host_does_is_a_program_of_ours") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = "umask 022; printf hi > a; mkdir 'd d'; mv a 'd d/b'; ln 'd d/b' c; ln -s c l; \
+                  printf 'one\\ntw' > $WRITEPATH_ACK; printf 'o\\n' > $WRITEPATH_ACK; \
+                  sync 'd d/b'; chmod 600 c; truncate -s 5 c; rm c; \
+                  (umask 077; : > private); ls -a | grep -c writepath; exit 3";
+    let done = crash(dir.path(), &["--record", "recorded.txt"], &["sh", "-c", script]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    let told = said(&done);
+    assert!(told.contains("sh: exit 3, "), "{told}");
+    assert!(told.contains("2 acknowledgements"), "{told}");
+    assert!(told.starts_with("0\n"), "the file of acknowledgements is in no listing: {told}");
+    let recorded = fs::read_to_string(dir.path().join("recorded.txt")).expect("a program");
+    let expected = "open 0 a rw,creat,trunc\n\
+        pwrite 0 2 0 base64:aGk=\n\
+        close 0\n\
+        mkdir d\\040d\n\
+        renameat2 a d\\040d/b noreplace\n\
+        link d\\040d/b c\n\
+        symlink c l\n\
+        ack base64:b25l\n\
+        ack base64:dHdv\n\
+        open 0 c r\n\
+        fsync 0\n\
+        close 0\n\
+        chmod c 0600\n";
+    assert!(recorded.starts_with(expected), "{recorded}");
+    assert!(recorded.contains("unlink c\n"), "{recorded}");
+    assert!(recorded.contains("open 0 private rw,creat,trunc,mode=0600\n"), "{recorded}");
+    assert!(recorded.ends_with("nap 60000000\n"), "{recorded}");
+    // What was recorded is crashed again, with the same result.
+    let line = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().filter(|l| !l.contains("speed")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let again = Command::new(BINARY)
+        .args(["crash", "recorded.txt", "--size", "512M"])
+        .current_dir(dir.path())
+        .output()
+        .expect("run");
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again));
+    assert_eq!(line(&done), line(&again));
+    // On other file systems too, which were not there when it was recorded.
+    for fs in ["f2fs", "btrfs", "nilfs2", "ext4,era=3.4"] {
+        let other = Command::new(BINARY)
+            .args(["crash", "recorded.txt", "--fs", fs])
+            .current_dir(dir.path())
+            .output()
+            .expect("run");
+        assert_eq!(other.status.code(), Some(0), "{fs}: {}", said(&other));
+    }
+}
+
+#[test]
+fn a_program_that_does_nothing_or_is_not_there_is_an_error() {
+    if !can_mount("programs::a_program_that_does_nothing_or_is_not_there_is_an_error") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let nothing = crash(dir.path(), &[], &["true"]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(said(&nothing).contains("no call that changes a file"), "{}", said(&nothing));
+    let missing = crash(dir.path(), &[], &["./no-such-program"]);
+    assert_eq!(missing.status.code(), Some(2), "{}", said(&missing));
+    assert!(said(&missing).contains("no-such-program"), "{}", said(&missing));
+}
+
+/// SQLite's own documentation says which of its settings keep what; so must the states.
+#[test]
+fn sqlite_keeps_what_its_settings_promise_and_loses_the_rest() {
+    let check = "programs::sqlite_keeps_what_its_settings_promise_and_loses_the_rest";
+    if !can_mount(check) || !has("python3", check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let go = |settings: &str, may_lose: &str| {
+        let checker = format!("{} {may_lose}", app("sqlite/check"));
+        let run = app("sqlite/run");
+        let words: Vec<&str> = settings.split(' ').collect();
+        let command: Vec<&str> = [run.as_str()].into_iter().chain(words).collect();
+        let args = ["--json", "--minimise", "0", "--checker", &checker];
+        let (last, _) = document(&crash(dir.path(), &args, &command));
+        let checked = last["check_cmd"]["runs"].as_u64().expect("a number");
+        assert!(checked >= 3, "{settings}: {last}");
+        last["broken"]["O8-application"].as_u64().unwrap_or(0)
+    };
+    // Every transaction that was acknowledged is there.
+    for settings in ["delete extra 5", "truncate full 5", "wal full 5"] {
+        assert_eq!(go(settings, ""), 0, "{settings}");
+    }
+    // The removal of the journal is not durable, so that the last one may be rolled back.
+    assert!(go("delete full 5", "") > 0);
+    assert_eq!(go("delete full 5", "lost"), 0);
+    assert!(go("wal normal 5", "") > 0);
+    assert_eq!(go("wal normal 5", "lost"), 0);
+    // The database is damaged.
+    assert!(go("wal off 20", "lost") > 0);
+}
+
+#[test]
+fn lmdb_is_safe_and_is_not_without_its_syncs() {
+    let check = "programs::lmdb_is_safe_and_is_not_without_its_syncs";
+    if !can_mount(check) || !has("python3", check) {
+        return;
+    }
+    let probe = "import ctypes.util,sys; sys.exit(ctypes.util.find_library('lmdb') is None)";
+    let found = Command::new("python3").args(["-c", probe]).status();
+    if !found.is_ok_and(|s| s.success()) {
+        return wp_lab::testing::skipped(check, "needs liblmdb (Debian: lmdb-utils)");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let go = |flags: &str, may_lose: &str| {
+        let checker = format!("{} {may_lose}", app("lmdb/check"));
+        let args = ["--json", "--minimise", "0", "--checker", &checker];
+        let (last, _) = document(&crash(dir.path(), &args, &[&app("lmdb/run"), flags, "8"]));
+        last["broken"]["O8-application"].as_u64().unwrap_or(0)
+    };
+    assert_eq!(go("safe", ""), 0);
+    assert!(go("nosync", "") > 0);
+}
+
+/// A check that stays up sees trees one after the other; what it changes in one is not in the next.
+#[test]
+fn a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees() {
+    let check = "programs::a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees";
+    if !has("python3", check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = "open 0 a rw,creat\npwrite 0 5000 0 1\nfsync 0\nmkdir d\nopen 1 d/b rw,creat\n\
+        pwrite 1 3 0 base64:YWJj\nfsync 1\nlink a c\nack 1\nrename d/b a\nsymlink a l\n\
+        ftruncate 1 1\nfsync 1\nack 2\nunlink c\nsync\nack 3\n";
+    fs::write(dir.path().join("p.txt"), program).expect("written");
+    // One line for each tree: names, kinds, lengths, links, contents, and what was acknowledged.
+    let look = "import os,sys,hashlib\n\
+        def see(tree, acked):\n\
+        \x20   out = [open(acked).read().split()]\n\
+        \x20   for root, dirs, files in sorted(os.walk(tree)):\n\
+        \x20       for f in sorted(dirs + files):\n\
+        \x20           p = os.path.join(root, f)\n\
+        \x20           s = os.lstat(p)\n\
+        \x20           what = os.readlink(p) if os.path.islink(p) else ''\n\
+        \x20           if not what and not os.path.isdir(p):\n\
+        \x20               what = hashlib.md5(open(p,'rb').read()).hexdigest()\n\
+        \x20               what = (s.st_size, s.st_nlink, what)\n\
+        \x20           out.append((os.path.relpath(p, tree), oct(s.st_mode), what))\n\
+        \x20   return repr(out)\n\
+        log = open(sys.argv[1], 'a')\n\
+        def spoil(tree):\n\
+        \x20   for root, dirs, files in os.walk(tree):\n\
+        \x20       for f in files:\n\
+        \x20           p = os.path.join(root, f)\n\
+        \x20           if not os.path.islink(p): open(p, 'r+b').write(b'spoiled')\n\
+        \x20   open(os.path.join(tree, 'more'), 'w').write('x')\n\
+        \x20   os.makedirs(os.path.join(tree, 'd', 'e'), exist_ok=True)\n\
+        \x20   if os.path.exists(os.path.join(tree, 'a')): os.unlink(os.path.join(tree, 'a'))\n\
+        if len(sys.argv) > 2:\n\
+        \x20   print(see(os.environ['WRITEPATH_TREE'], os.environ['WRITEPATH_ACKED']), file=log)\n\
+        \x20   sys.exit()\n\
+        for line in sys.stdin:\n\
+        \x20   tree, acked = line.rstrip('\\n').split('\\t')\n\
+        \x20   print(see(tree, acked), file=log, flush=True)\n\
+        \x20   spoil(tree)\n\
+        \x20   print('ok', flush=True)\n";
+    fs::write(dir.path().join("look.py"), look).expect("written");
+    let here = dir.path().display();
+    let seen = |option: &str, more: &str, log: &str| {
+        let command = format!("python3 {here}/look.py {here}/{log} {more}");
+        let args = ["crash", "p.txt", "--workers", "1", option, command.trim()];
+        let done = Command::new(BINARY).args(args).current_dir(dir.path()).output().expect("run");
+        assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+        let mut lines: Vec<String> = fs::read_to_string(dir.path().join(log))
+            .expect("a log")
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        lines
+    };
+    let (each, stays) = (seen("--check", "once", "each"), seen("--checker", "", "stays"));
+    assert!(each.len() >= 6, "{each:?}");
+    assert_eq!(each, stays);
+    // Answers that are none, and checkers that end, are told.
+    for (answer, code, what) in [
+        ("while read l; do echo maybe; done", 74, "neither `ok` nor `bad REASON`"),
+        ("read l; exit 7", 1, "the checker ended: exit status: 7"),
+        ("while read l; do echo bad too small; done", 1, "too small"),
+    ] {
+        let args = ["crash", "p.txt", "--minimise", "0", "--checker", answer];
+        let done = Command::new(BINARY).args(args).current_dir(dir.path()).output().expect("run");
+        let text = format!("{}{}", said(&done), String::from_utf8_lossy(&done.stdout));
+        assert_eq!(done.status.code(), Some(code), "{answer}: {text}");
+        assert!(text.contains(what), "{answer}: {text}");
+    }
+}
+
+/// A mount of ours for a test; it ends with it.
+struct Mount {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Mount {
+    fn new(dir: &Path, args: &[&str]) -> Mount {
+        fs::create_dir_all(dir).expect("made");
+        let mut program = Command::new(BINARY);
+        program.arg("mount").args(args).arg(dir).stdin(Stdio::null());
+        let mut child = program.stdout(Stdio::piped()).spawn().expect("started");
+        let before = fs::metadata(dir).expect("there").dev();
+        let is_there = (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            fs::metadata(dir).is_ok_and(|m| m.dev() != before)
+                || child.try_wait().is_ok_and(|s| s.is_some())
+        });
+        assert!(is_there, "not mounted in 30 s");
+        Mount { child, dir: dir.to_owned() }
+    }
+
+    /// Unmounts, and waits for the program.
+    fn end(mut self) -> i32 {
+        assert!(Command::new("umount").arg(&self.dir).status().expect("run").success());
+        self.child.wait().expect("ended").code().expect("a code")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.dir).stderr(Stdio::null()).status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The same calls on a mount and in a directory of the host give the same answers and files.
+fn exercise(dir: &Path) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut note = |what: &str, r: std::io::Result<String>| {
+        out.push(match r {
+            Ok(text) => format!("{what}: {text}"),
+            Err(e) => format!("{what}: {:?}", e.raw_os_error()),
+        });
+    };
+    let at = |p: &str| dir.join(p);
+    let unit = |r: std::io::Result<()>| r.map(|()| String::new());
+    note("mkdir", unit(fs::create_dir(at("d"))));
+    note("mkdir again", unit(fs::create_dir(at("d"))));
+    note("write", unit(fs::write(at("d/f"), vec![7u8; 10_000])));
+    let file = fs::OpenOptions::new().read(true).write(true).open(at("d/f")).expect("open");
+    note("pwrite", unit(file.write_all_at(b"hello", 20_000)));
+    note("fsync", unit(file.sync_all()));
+    note("cut", unit(file.set_len(20_003)));
+    note("link", unit(fs::hard_link(at("d/f"), at("g"))));
+    note("symlink", unit(symlink("d/f", at("l"))));
+    note("read", fs::read(at("l")).map(|b| format!("{} {:?}", b.len(), &b[19_998..])));
+    note("rename over", unit(fs::rename(at("d/f"), at("g"))));
+    note("names", fs::metadata(at("g")).map(|m| format!("{} {}", m.nlink(), m.len())));
+    note("rename", unit(fs::rename(at("d/f"), at("d/h"))));
+    note("rmdir", unit(fs::remove_dir(at("d"))));
+    note("unlink a directory", unit(fs::remove_file(at("d"))));
+    note("chmod", unit(fs::set_permissions(at("g"), fs::Permissions::from_mode(0o4751))));
+    note("mode", fs::metadata(at("g")).map(|m| format!("{:o}", m.mode())));
+    note("long name", unit(fs::write(at(&"n".repeat(256)), b"")));
+    note("not a directory", unit(fs::write(at("g/x"), b"")));
+    note("append", {
+        let mut more = fs::OpenOptions::new().append(true).open(at("g")).expect("open");
+        std::io::Write::write_all(&mut more, b"tail").map(|()| String::new())
+    });
+    note("length", fs::metadata(at("d/h")).map(|m| m.len().to_string()));
+    note("unlinked while open", {
+        let open = fs::File::open(at("g")).expect("open");
+        fs::remove_file(at("g")).expect("removed");
+        fs::remove_file(at("d/h")).expect("removed");
+        let mut bytes = [0; 4];
+        open.read_exact_at(&mut bytes, 20_003).map(|()| format!("{bytes:?}"))
+    });
+    for n in 0..300 {
+        fs::write(at(&format!("d/{n:03}")), n.to_string()).expect("written");
+    }
+    let mut names: Vec<String> = fs::read_dir(at("d"))
+        .expect("a directory")
+        .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    note("300 files", Ok(names.join(" ")));
+    note("remove all", unit(fs::remove_dir_all(at("d"))));
+    let mut names: Vec<_> =
+        fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry").file_name()).collect();
+    names.retain(|n| n != "lost+found" && n != ".nilfs");
+    note("left", Ok(format!("{names:?}")));
+    out
+}
+
+#[test]
+fn a_mount_answers_as_the_host_does() {
+    if !can_mount("programs::a_mount_answers_as_the_host_does") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let host = dir.path().join("host");
+    fs::create_dir(&host).expect("made");
+    let expected = exercise(&host);
+    for fs_name in ["ext4,era=6.18", "f2fs", "btrfs", "nilfs2"] {
+        let (at, image) = (dir.path().join("mnt"), dir.path().join(format!("{fs_name}.img")));
+        let saved = image.to_str().expect("a path");
+        let device = "fixed,capacity_bytes=268435456";
+        let mount = Mount::new(&at, &["--fs", fs_name, "--device", device, "--save", saved]);
+        assert_eq!(exercise(&at), expected, "{fs_name}");
+        assert_eq!(mount.end(), 0, "{fs_name}");
+        let fsck = Command::new(BINARY).arg("fsck").arg(&image).output().expect("run");
+        assert_eq!(fsck.status.code(), Some(0), "{fs_name}: {}", said(&fsck));
+    }
+}
+
+#[test]
+fn whoever_is_killed_leaves_no_mount_and_no_process() {
+    if !can_mount("programs::whoever_is_killed_leaves_no_mount_and_no_process") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    // A number that no other process sleeps.
+    let script = "echo x > a; setsid sleep 98731 & sleep 98731";
+    let sleeping = || {
+        let found = Command::new("pgrep").args(["-x", "-f", "sleep 98731"]).output();
+        found.is_ok_and(|o| o.status.success())
+    };
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::TERM] {
+        let mut child = Command::new(BINARY)
+            .args(["crash", "--", "sh", "-c", script])
+            .current_dir(dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        assert!((0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            sleeping()
+        }));
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a number");
+        rustix::process::kill_process(pid, signal).expect("killed");
+        child.wait().expect("ended");
+        let are_gone = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            !sleeping()
+        });
+        assert!(are_gone, "{signal:?}");
+    }
+    let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
+    assert!(!mounts.contains("writepath-program"), "{mounts}");
+}

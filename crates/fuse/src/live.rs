@@ -1,0 +1,595 @@
+//! The side of the simulation: what the kernel asks for, as calls of a program.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use wp_base::{FsError, FsResult, Time};
+use wp_medium::Slice;
+use wp_vfs::{
+    Attr, AttrChange, DeviceNumber, DirEntry, FileType, RenameHow, Seek, StatFs, TimeSpec, Vfs,
+    XattrSet,
+};
+use wp_workload::program::{Alloc, Call, Data, Flags, Player};
+
+use crate::nodes::{Nodes, ROOT};
+use crate::recording::Recording;
+
+/// Name of the file in the root directory whose lines are acknowledgements. It is in no listing.
+pub const ACK_NAME: &str = ".writepath-ack";
+
+/// Its node and its handle; no file has them.
+pub(crate) const ACK_NODE: u64 = 1 << 62;
+
+/// Longest part of a line that is kept while its end has not come, bytes.
+const LINE_MAX: usize = 1 << 20;
+
+/// An open file of the kernel's.
+struct Handle {
+    /// Opened with `O_SYNC` or `O_DSYNC`.
+    is_synced: bool,
+    /// It was written since its last fsync: the kernel sends one of its own behind a write through
+    /// the page cache (`generic_write_sync`), which has been done with the write.
+    owes_sync: Cell<bool>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Attributes that are to change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<When>,
+    pub mtime: Option<When>,
+}
+
+/// A time that is set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    Now,
+    At(TimeSpec),
+}
+
+/// A mounted file system of ours with the kernel as its only process.
+pub struct Live {
+    vfs: Vfs,
+    player: Player,
+    nodes: RefCell<Nodes>,
+    handles: RefCell<BTreeMap<u32, Handle>>,
+    /// Directories that are being listed, by handle: what was there when they were opened.
+    lists: RefCell<BTreeMap<u64, Vec<(u64, DirEntry)>>>,
+    next_list: Cell<u64>,
+    recording: RefCell<Recording>,
+    records: bool,
+    /// Of an acknowledgement, what has come of a line.
+    line: RefCell<Vec<u8>>,
+    epoch_secs: i64,
+}
+
+impl Live {
+    /// Files of `vfs`, whose calendar begins `epoch_secs` seconds after 1970; with `records` all
+    /// calls are kept.
+    pub fn new(vfs: Vfs, epoch_secs: i64, records: bool) -> Live {
+        let root = vfs.fs().root();
+        Live {
+            player: Player::new(vfs.clone()),
+            vfs,
+            nodes: RefCell::new(Nodes::new(root)),
+            handles: RefCell::default(),
+            lists: RefCell::default(),
+            next_list: Cell::new(0),
+            recording: RefCell::default(),
+            records,
+            line: RefCell::default(),
+            epoch_secs,
+        }
+    }
+
+    /// The program has ended: what was recorded.
+    pub fn end(&self) -> Recording {
+        let rest = self.line.take();
+        if !rest.is_empty() {
+            self.acknowledge(&rest);
+        }
+        self.recording.take()
+    }
+
+    /// Calls so far, and lines that were acknowledged.
+    pub fn progress(&self) -> (u64, u64) {
+        let recording = self.recording.borrow();
+        (recording.calls(), recording.acknowledged())
+    }
+
+    /// Makes a call.
+    async fn call(&self, call: Call) -> FsResult<()> {
+        let done = self.player.call(&call).await;
+        self.note(call, done.as_ref().err());
+        done
+    }
+
+    fn note(&self, call: Call, error: Option<&FsError>) {
+        self.recording.borrow_mut().push(call, error, self.records);
+    }
+
+    fn acknowledge(&self, line: &[u8]) {
+        self.note(Call::Ack(Data::given(line)), None);
+    }
+
+    fn path(&self, node: u64) -> FsResult<String> {
+        self.nodes.borrow().path(node)
+    }
+
+    fn path_in(&self, dir: u64, name: &[u8]) -> FsResult<String> {
+        if dir == ROOT && name == ACK_NAME.as_bytes() {
+            return Err(FsError::NotPermitted);
+        }
+        self.nodes.borrow().path_in(dir, name)
+    }
+
+    fn now(&self) -> TimeSpec {
+        let Time(ns) = self.vfs.rt().now();
+        let secs = self.epoch_secs + (ns / 1_000_000_000) as i64;
+        TimeSpec { secs, nanos: (ns % 1_000_000_000) as u32 }
+    }
+
+    fn ack_attr(&self) -> Attr {
+        let now = self.now();
+        Attr {
+            ino: wp_base::Ino(ACK_NODE),
+            kind: FileType::File,
+            mode: 0o666,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            blocks_512: 0,
+            device: DeviceNumber::default(),
+            atime: now,
+            mtime: now,
+            ctime: now,
+        }
+    }
+
+    pub(crate) async fn lookup(&self, dir: u64, name: &[u8]) -> FsResult<(u64, Attr)> {
+        if dir == ROOT && name == ACK_NAME.as_bytes() {
+            return Ok((ACK_NODE, self.ack_attr()));
+        }
+        let fs = self.vfs.fs();
+        let parent = self.nodes.borrow().ino(dir)?;
+        let ino = fs.lookup(parent, name).await?;
+        let attr = fs.attr(ino).await?;
+        Ok((self.nodes.borrow_mut().tell(dir, name, ino), attr))
+    }
+
+    pub(crate) fn forget(&self, node: u64, times: u64) {
+        self.nodes.borrow_mut().forget(node, times);
+    }
+
+    pub(crate) async fn attr(&self, node: u64) -> FsResult<Attr> {
+        if node == ACK_NODE {
+            return Ok(self.ack_attr());
+        }
+        let ino = self.nodes.borrow().ino(node)?;
+        self.vfs.fs().attr(ino).await
+    }
+
+    pub(crate) async fn set_attr(
+        &self,
+        node: u64,
+        fd: Option<u32>,
+        change: Change,
+    ) -> FsResult<Attr> {
+        if node == ACK_NODE {
+            return Ok(self.ack_attr());
+        }
+        let now = self.attr(node).await?;
+        if let Some(size) = change.size {
+            match fd {
+                Some(fd) => self.call(Call::Ftruncate(fd, size)).await?,
+                None => self.call(Call::Truncate(self.path(node)?, size)).await?,
+            }
+        }
+        let plain = AttrChange {
+            size: None,
+            mode: change.mode.map(|m| m & 0o7777),
+            uid: change.uid,
+            gid: change.gid,
+            atime: change.atime.map(|t| self.at(t)),
+            mtime: change.mtime.map(|t| self.at(t)),
+        };
+        let path = self.path(node);
+        // Calls of programs follow links, and name files: what they cannot say is done all the
+        // same, and not recorded.
+        let Some(path) = path.ok().filter(|_| now.kind != FileType::Symlink) else {
+            let ino = self.nodes.borrow().ino(node)?;
+            self.vfs.fs().set_attr(ino, &plain).await?;
+            return self.attr(node).await;
+        };
+        if plain.uid.is_some() || plain.gid.is_some() {
+            let (uid, gid) = (plain.uid.unwrap_or(now.uid), plain.gid.unwrap_or(now.gid));
+            self.call(Call::Chown(path.clone(), uid, gid)).await?;
+        }
+        if let Some(mode) = plain.mode {
+            self.call(Call::Chmod(path.clone(), mode)).await?;
+        }
+        if plain.atime.is_some() || plain.mtime.is_some() {
+            let times = (plain.atime.unwrap_or(now.atime), plain.mtime.unwrap_or(now.mtime));
+            self.call(Call::Utimensat(path, times.0, times.1)).await?;
+        }
+        self.attr(node).await
+    }
+
+    fn at(&self, when: When) -> TimeSpec {
+        match when {
+            When::Now => self.now(),
+            When::At(time) => time,
+        }
+    }
+
+    /// What was made belongs to who made it, with these permission bits if its call has none.
+    async fn made(
+        &self,
+        (dir, name): (u64, &[u8]),
+        caller: Caller,
+        mode: Option<u32>,
+    ) -> FsResult<(u64, Attr)> {
+        let (node, attr) = self.lookup(dir, name).await?;
+        let owner = (caller.uid != attr.uid).then_some(caller.uid);
+        // The group of a set-group-ID directory stays.
+        let parent = self.attr(dir).await?;
+        let inherits = parent.mode & 0o2000 != 0;
+        let group = (!inherits && caller.gid != attr.gid).then_some(caller.gid);
+        let mode = mode.filter(|mode| *mode != attr.mode & 0o777);
+        let attr = match (owner, group, mode, attr.kind) {
+            (None, None, None, _) | (None, None, _, FileType::Symlink) => attr,
+            (uid, gid, mode, _) => {
+                let mode = mode.map(|mode| mode | (attr.mode & 0o2000));
+                let change = Change { uid, gid, mode, ..Change::default() };
+                self.set_attr(node, None, change).await?
+            }
+        };
+        Ok((node, attr))
+    }
+
+    /// A descriptor that is free.
+    fn descriptor(&self) -> u32 {
+        let handles = self.handles.borrow();
+        (0..).find(|fd| !handles.contains_key(fd)).unwrap_or_default()
+    }
+
+    fn opened(&self, fd: u32, how: Flags) {
+        let is_synced = how.sync || how.dsync;
+        let handle = Handle { is_synced, owes_sync: Cell::new(false) };
+        self.handles.borrow_mut().insert(fd, handle);
+    }
+
+    pub(crate) async fn create(
+        &self,
+        (dir, name): (u64, &[u8]),
+        how: Flags,
+        caller: Caller,
+    ) -> FsResult<(u64, Attr, u32)> {
+        let (fd, path) = (self.descriptor(), self.path_in(dir, name)?);
+        let how = Flags { create: true, ..how };
+        self.call(Call::Open(fd, path, how)).await?;
+        let (node, attr) = match self.made((dir, name), caller, None).await {
+            Ok(made) => made,
+            Err(e) => {
+                self.call(Call::Close(fd)).await?;
+                return Err(e);
+            }
+        };
+        self.opened(fd, how);
+        Ok((node, attr, fd))
+    }
+
+    pub(crate) async fn open(&self, node: u64, how: Flags) -> FsResult<u32> {
+        let (fd, path) = (self.descriptor(), self.path(node)?);
+        self.call(Call::Open(fd, path, how)).await?;
+        self.opened(fd, how);
+        Ok(fd)
+    }
+
+    pub(crate) async fn release(&self, fd: u32) -> FsResult<()> {
+        if self.handles.borrow_mut().remove(&fd).is_none() {
+            return Err(FsError::BadFile);
+        }
+        self.call(Call::Close(fd)).await
+    }
+
+    pub(crate) async fn read(&self, fd: u32, at: u64, len: u32) -> FsResult<Vec<u8>> {
+        let read = self.player.read(fd, at, len).await?;
+        Ok(read.iter().flat_map(Slice::to_vec).collect())
+    }
+
+    pub(crate) async fn write(
+        &self,
+        fd: u32,
+        at: u64,
+        bytes: &[u8],
+        is_mapped: bool,
+    ) -> FsResult<u32> {
+        let (len, data) = (bytes.len() as u32, Data::given(bytes));
+        if is_mapped {
+            self.call(Call::MmapWrite { fd, len, at, data }).await?;
+            return Ok(len);
+        }
+        if let Some(handle) = self.handles.borrow().get(&fd) {
+            handle.owes_sync.set(handle.is_synced);
+        }
+        let wrote = self.player.write(fd, at, &data.slices(at, len)).await;
+        self.note(Call::Pwrite { fd, len, at, data }, wrote.as_ref().err());
+        Ok(wrote? as u32)
+    }
+
+    /// Lines of [`ACK_NAME`].
+    pub(crate) fn told(&self, bytes: &[u8]) {
+        let mut line = self.line.borrow_mut();
+        for byte in bytes {
+            match byte {
+                b'\n' => {
+                    let whole = std::mem::take(&mut *line);
+                    self.acknowledge(&whole);
+                }
+                byte if line.len() < LINE_MAX => line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) async fn fsync(&self, fd: u32, data_only: bool) -> FsResult<()> {
+        if self.handles.borrow().get(&fd).is_some_and(|h| h.owes_sync.replace(false)) {
+            return Ok(());
+        }
+        self.call(if data_only { Call::Fdatasync(fd) } else { Call::Fsync(fd) }).await
+    }
+
+    pub(crate) async fn fsync_dir(&self, node: u64, data_only: bool) -> FsResult<()> {
+        let (fd, path) = (self.descriptor(), self.path(node)?);
+        self.call(Call::Open(fd, path, Flags::READ)).await?;
+        let sync = if data_only { Call::Fdatasync(fd) } else { Call::Fsync(fd) };
+        let done = self.call(sync).await;
+        self.call(Call::Close(fd)).await?;
+        done
+    }
+
+    pub(crate) async fn mkdir(
+        &self,
+        (dir, name): (u64, &[u8]),
+        mode: u32,
+        caller: Caller,
+    ) -> FsResult<(u64, Attr)> {
+        self.call(Call::Mkdir(self.path_in(dir, name)?)).await?;
+        self.made((dir, name), caller, Some(mode & 0o1777)).await
+    }
+
+    pub(crate) async fn mknod(
+        &self,
+        (dir, name): (u64, &[u8]),
+        (kind, mode): (FileType, u32),
+        device: DeviceNumber,
+        caller: Caller,
+    ) -> FsResult<(u64, Attr)> {
+        let path = self.path_in(dir, name)?;
+        let mode = mode & 0o7777;
+        match kind {
+            FileType::File => {
+                let fd = self.descriptor();
+                let how = Flags { excl: true, mode: Some(mode as u16), ..Flags::CREATE };
+                self.call(Call::Open(fd, path, how)).await?;
+                self.call(Call::Close(fd)).await?;
+                return self.made((dir, name), caller, None).await;
+            }
+            FileType::Fifo => self.call(Call::Mkfifo(path)).await?,
+            FileType::Char | FileType::Block => {
+                self.call(Call::Mknod(path, kind, device)).await?;
+            }
+            FileType::Socket => {
+                // Programs of ours have no sockets; a node is all that a file system has of one.
+                self.vfs.mknod(&path, kind, mode, device).await?;
+            }
+            FileType::Dir | FileType::Symlink => return Err(FsError::NotPermitted),
+        }
+        self.made((dir, name), caller, Some(mode)).await
+    }
+
+    pub(crate) async fn symlink(
+        &self,
+        (dir, name): (u64, &[u8]),
+        target: &[u8],
+        caller: Caller,
+    ) -> FsResult<(u64, Attr)> {
+        let target = String::from_utf8(target.to_vec());
+        let target = target.map_err(|_| FsError::Invalid("a target that is no UTF-8"))?;
+        self.call(Call::Symlink(target, self.path_in(dir, name)?)).await?;
+        self.made((dir, name), caller, None).await
+    }
+
+    pub(crate) async fn read_link(&self, node: u64) -> FsResult<Vec<u8>> {
+        let ino = self.nodes.borrow().ino(node)?;
+        self.vfs.fs().read_link(ino).await
+    }
+
+    /// Is a name the last one of its file? Nobody knows of one that is not there.
+    async fn is_last(&self, dir: u64, name: &[u8]) -> bool {
+        let Some(node) = self.nodes.borrow().named(dir, name) else { return false };
+        match self.attr(node).await {
+            Ok(attr) => attr.nlink <= 1 || attr.kind == FileType::Dir,
+            Err(_) => false,
+        }
+    }
+
+    pub(crate) async fn unlink(&self, dir: u64, name: &[u8], is_dir: bool) -> FsResult<()> {
+        let path = self.path_in(dir, name)?;
+        let is_last = self.is_last(dir, name).await;
+        self.call(if is_dir { Call::Rmdir(path) } else { Call::Unlink(path) }).await?;
+        self.nodes.borrow_mut().unlinked(dir, name, is_last);
+        Ok(())
+    }
+
+    pub(crate) async fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        how: RenameHow,
+    ) -> FsResult<()> {
+        let (old, new) = (self.path_in(from.0, from.1)?, self.path_in(to.0, to.1)?);
+        let replaces = self.is_last(to.0, to.1).await;
+        let is_same = {
+            let nodes = self.nodes.borrow();
+            let both = (nodes.named(from.0, from.1), nodes.named(to.0, to.1));
+            both.0.is_some() && both.0 == both.1
+        };
+        self.call(match how {
+            RenameHow::Replace => Call::Rename(old, new),
+            how => Call::Renameat2(old, new, how),
+        })
+        .await?;
+        let mut nodes = self.nodes.borrow_mut();
+        match how {
+            RenameHow::Exchange => nodes.exchanged(from, to),
+            // Two names of one file: nothing happens.
+            _ if is_same => {}
+            _ => {
+                nodes.unlinked(to.0, to.1, replaces);
+                nodes.renamed(from, to);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn link(&self, node: u64, to: (u64, &[u8])) -> FsResult<(u64, Attr)> {
+        self.call(Call::Link(self.path(node)?, self.path_in(to.0, to.1)?)).await?;
+        self.lookup(to.0, to.1).await
+    }
+
+    pub(crate) async fn allocate(&self, fd: u32, mode: i32, at: u64, len: u64) -> FsResult<()> {
+        const KEEP: i32 = 1;
+        let how = match mode {
+            0 => Alloc::Extend,
+            KEEP => Alloc::Keep,
+            // FALLOC_FL_PUNCH_HOLE, ZERO_RANGE, COLLAPSE_RANGE, INSERT_RANGE
+            0x03 => Alloc::Punch,
+            0x10 => Alloc::Zero,
+            0x11 => Alloc::ZeroKeep,
+            0x08 => Alloc::Collapse,
+            0x20 => Alloc::Insert,
+            _ => return Err(FsError::NotInKernel),
+        };
+        self.call(Call::Fallocate(fd, how, at, len)).await
+    }
+
+    pub(crate) async fn seek(&self, fd: u32, at: u64, what: Seek) -> FsResult<u64> {
+        self.player.seek(&Call::Seek(fd, what, at)).await
+    }
+
+    pub(crate) async fn copy(&self, from: (u32, u64), to: (u32, u64), len: u64) -> FsResult<u32> {
+        // As much as one call of a program copies.
+        let len = len.min(1 << 30);
+        let call =
+            Call::CopyFileRange { from: from.0, from_at: from.1, to: to.0, to_at: to.1, len };
+        let copied = self.player.copy(&call).await;
+        self.note(call, copied.as_ref().err());
+        Ok(copied? as u32)
+    }
+
+    pub(crate) async fn set_xattr(
+        &self,
+        node: u64,
+        name: &[u8],
+        value: &[u8],
+        how: XattrSet,
+    ) -> FsResult<()> {
+        let (path, name) = (self.path(node)?, xattr_name(name)?);
+        if how != XattrSet::Any {
+            let there = self.vfs.get_xattr(&path, &name).await;
+            match (how, there) {
+                (XattrSet::Create, Ok(_)) => return Err(FsError::Exists),
+                (XattrSet::Replace, Err(e)) => return Err(e),
+                _ => {}
+            }
+        }
+        let (len, data) = (value.len() as u32, Data::given(value));
+        self.call(Call::SetXattr { path, name, len, data }).await
+    }
+
+    pub(crate) async fn get_xattr(&self, node: u64, name: &[u8]) -> FsResult<Vec<u8>> {
+        let ino = self.nodes.borrow().ino(node)?;
+        self.vfs.fs().get_xattr(ino, name).await
+    }
+
+    /// The names, each with a zero byte behind it.
+    pub(crate) async fn list_xattrs(&self, node: u64) -> FsResult<Vec<u8>> {
+        let ino = self.nodes.borrow().ino(node)?;
+        let names = self.vfs.fs().list_xattrs(ino).await?;
+        Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
+    }
+
+    pub(crate) async fn remove_xattr(&self, node: u64, name: &[u8]) -> FsResult<()> {
+        self.call(Call::RemoveXattr(self.path(node)?, xattr_name(name)?)).await
+    }
+
+    /// Lists a directory for a new handle.
+    pub(crate) async fn open_dir(&self, node: u64) -> FsResult<u64> {
+        let fs = self.vfs.fs();
+        let ino = self.nodes.borrow().ino(node)?;
+        let entries = fs.read_dir(ino).await?;
+        let mut nodes = self.nodes.borrow_mut();
+        let list = entries.into_iter().map(|e| (nodes.number(e.ino), e)).collect();
+        let handle = self.next_list.get();
+        self.next_list.set(handle + 1);
+        self.lists.borrow_mut().insert(handle, list);
+        Ok(handle)
+    }
+
+    /// Gives entries of a listing from `from` on, with what comes behind each, until `take` has
+    /// enough.
+    pub(crate) fn list(
+        &self,
+        node: u64,
+        handle: u64,
+        from: u64,
+        mut take: impl FnMut(u64, u64, FileType, &[u8]) -> bool,
+    ) -> FsResult<()> {
+        let lists = self.lists.borrow();
+        let list = lists.get(&handle).ok_or(FsError::BadFile)?;
+        let dots = [(node, FileType::Dir, &b"."[..]), (ROOT, FileType::Dir, &b".."[..])];
+        let all =
+            dots.into_iter().chain(list.iter().map(|(ino, e)| (*ino, e.kind, e.name.as_slice())));
+        for (n, (ino, kind, name)) in all.enumerate().skip(from as usize) {
+            if take(ino, n as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close_dir(&self, handle: u64) {
+        self.lists.borrow_mut().remove(&handle);
+    }
+
+    /// Reads a directory anew: it is listed from its beginning (`rewinddir`).
+    pub(crate) async fn rewind(&self, node: u64, handle: u64) -> FsResult<()> {
+        let again = self.open_dir(node).await?;
+        let mut lists = self.lists.borrow_mut();
+        if let Some(list) = lists.remove(&again) {
+            lists.insert(handle, list);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn stat_fs(&self) -> FsResult<StatFs> {
+        self.vfs.stat_fs().await
+    }
+}
+
+fn xattr_name(name: &[u8]) -> FsResult<String> {
+    String::from_utf8(name.to_vec()).map_err(|_| FsError::Invalid("a name that is no UTF-8"))
+}

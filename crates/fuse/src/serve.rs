@@ -1,0 +1,115 @@
+//! The thread of the simulation: it takes requests and does them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+use wp_base::Time;
+use wp_rt::{Outcome, Rt};
+
+use crate::live::Live;
+
+/// What one request does, on the simulation's thread.
+pub type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A request: who asks, and what is to be done.
+pub struct Job {
+    /// The process, as the kernel that serves the mount numbers it.
+    pub pid: u32,
+    /// Its work, on the simulation's thread.
+    pub begin: Box<dyn FnOnce(Rc<Live>) -> Work + Send>,
+}
+
+/// Where the simulation takes requests from.
+pub struct Requests(pub(crate) Receiver<Job>);
+
+/// The session is over: nothing is mounted any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Over;
+
+/// How often a request is looked for before the thread sleeps: the next one of a busy program
+/// comes sooner than a sleeping thread wakes.
+const LOOKS: u32 = 200;
+
+impl Requests {
+    /// The next request; `None` after `patience`. Errors: the session is over.
+    pub fn next(&self, patience: Duration) -> Result<Option<Job>, Over> {
+        for _ in 0..LOOKS {
+            match self.0.try_recv() {
+                Ok(job) => return Ok(Some(job)),
+                Err(TryRecvError::Disconnected) => return Err(Over),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            }
+        }
+        match self.0.recv_timeout(patience) {
+            Ok(job) => Ok(Some(job)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Over),
+        }
+    }
+}
+
+/// How virtual time and the wall clock go together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// A request is done at once, one after the other: virtual time moves by what the stack does,
+    /// and what a program does between its calls takes none.
+    Free,
+    /// Virtual time follows the wall clock, and an answer is held back until its moment has come.
+    /// Requests of several processes are in progress together.
+    Paced,
+}
+
+/// How long nobody looks whether the session is to end.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Does what is asked for until the session is over or `is_over` says so, which is asked when there
+/// are no requests. Tasks have the names of the processes.
+///
+/// Errors: the simulation cannot go on.
+pub fn serve(
+    rt: &Rt,
+    live: &Rc<Live>,
+    (requests, pace): (&Requests, Pace),
+    is_over: impl Fn() -> bool,
+) -> Result<(), Outcome> {
+    let mut names: BTreeMap<u32, Rc<str>> = BTreeMap::new();
+    let mut name = |pid: u32| names.entry(pid).or_insert_with(|| name_of(pid)).clone();
+    #[expect(clippy::disallowed_methods, reason = "a paced clock is the wall's")]
+    let (start, first) = (Instant::now(), rt.now());
+    loop {
+        let mut patience = PATIENCE;
+        if pace == Pace::Paced {
+            let elapsed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let now = Time(first.0.saturating_add(elapsed));
+            match rt.run_until(now) {
+                Outcome::Reached | Outcome::Idle => {}
+                outcome => return Err(outcome),
+            }
+            if let Some(next) = rt.next_timer() {
+                patience = patience.min(Duration::from_nanos(next.0.saturating_sub(now.0)));
+            }
+        }
+        match requests.next(patience) {
+            Ok(Some(job)) => {
+                let work = (job.begin)(live.clone());
+                match pace {
+                    Pace::Free => rt.block_on(&name(job.pid), work)?,
+                    Pace::Paced => drop(rt.spawn(name(job.pid), work)),
+                }
+            }
+            Ok(None) if is_over() => return Ok(()),
+            Ok(None) => {}
+            Err(Over) => return Ok(()),
+        }
+    }
+}
+
+/// The name of a process, as the kernel has it; its number where it is gone.
+fn name_of(pid: u32) -> Rc<str> {
+    let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    comm.map_or_else(|_| format!("process {pid}").into(), |comm| comm.trim_end().into())
+}

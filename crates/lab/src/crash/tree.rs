@@ -1,0 +1,337 @@
+//! Recovered trees as files of the host, one after the other in one directory: what is as it was in
+//! the last one stays.
+//!
+//! Invariants: 1. what a check has changed in a tree is not there in the next one;
+//!             2. contents are remembered by their identity, so a recovery is read again only where
+//!                it holds something new.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use wp_base::FsError;
+use wp_crash::{Outcome, Survivor};
+use wp_medium::{Overlay, View as _};
+use wp_vfs::{FileType, SurveyedFile};
+
+use super::story::Cut;
+
+/// Bytes of contents that are remembered.
+const REMEMBERED: usize = 256 << 20;
+
+/// A file as it is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Wanted {
+    kind: FileType,
+    size: u64,
+    target: Option<String>,
+    /// The first name of the same file, if this is another one.
+    first: Option<String>,
+    blocks: Vec<(u64, u128)>,
+    tail: Option<Vec<u8>>,
+    mode: Option<u32>,
+}
+
+/// What a file of the host was when it was laid out; whoever changes it changes its `ctime`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stamp(u64, u64, i64, i64);
+
+impl Stamp {
+    fn of(m: &Metadata) -> Stamp {
+        Stamp(m.ino(), m.size(), m.ctime(), m.ctime_nsec())
+    }
+}
+
+/// A directory with the last tree.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: PathBuf,
+    laid: BTreeMap<String, (Wanted, Option<Stamp>)>,
+    /// Contents of blocks by their identity.
+    known: BTreeMap<u128, Box<[u8]>>,
+    known_bytes: usize,
+}
+
+/// The files of a recovery that a directory of the host can hold.
+fn wanted(outcome: &Outcome) -> BTreeMap<String, Wanted> {
+    let mut first: BTreeMap<u64, String> = BTreeMap::new();
+    let links: BTreeSet<&str> = outcome
+        .files
+        .iter()
+        .filter(|f| f.kind == FileType::Symlink)
+        .map(|f| f.path.as_str())
+        .collect();
+    let mut all = BTreeMap::new();
+    for f in &outcome.files {
+        // Names that no directory of the host can hold are damage, which O1 is about; so is a file
+        // below a link (two entries of one name): it would go where that leads.
+        let odd = f.path.split('/').any(|w| w.is_empty() || w == "." || w == "..");
+        let mut above = Path::new(&f.path).ancestors().skip(1).filter_map(Path::to_str);
+        let is_node = !matches!(f.kind, FileType::File | FileType::Dir | FileType::Symlink);
+        if odd || is_node || above.any(|p| links.contains(p)) || all.contains_key(&f.path) {
+            continue;
+        }
+        all.insert(f.path.clone(), Wanted::of(f, &mut first));
+    }
+    all
+}
+
+impl Wanted {
+    fn of(f: &Survivor, names: &mut BTreeMap<u64, String>) -> Wanted {
+        let is_file = f.kind == FileType::File;
+        let first = names.get(&f.ino).filter(|_| is_file).cloned();
+        names.entry(f.ino).or_insert_with(|| f.path.clone());
+        Wanted {
+            kind: f.kind,
+            size: if is_file { f.size } else { 0 },
+            target: f.target.clone(),
+            first,
+            blocks: if is_file { f.blocks.clone() } else { Vec::new() },
+            tail: f.tail.clone().filter(|_| is_file),
+            mode: f.stat.map(|s| s.mode & 0o777),
+        }
+    }
+}
+
+impl Tree {
+    /// An empty one in a new directory. Errors: the host's.
+    pub fn new(root: PathBuf) -> io::Result<Tree> {
+        fs::create_dir_all(&root)?;
+        Ok(Tree { root, laid: BTreeMap::new(), known: BTreeMap::new(), known_bytes: 0 })
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Makes it the tree of `outcome`, which is what `cut` recovers to. Errors: the host's;
+    /// `InvalidData` where the state cannot be read.
+    pub fn lay(&mut self, outcome: &Outcome, cut: &Cut<'_>) -> io::Result<()> {
+        let wanted = wanted(outcome);
+        self.learn(&wanted, cut)?;
+        let block = cut.played.ledger.block_bytes();
+        self.clear(&wanted)?;
+        for (path, want) in &wanted {
+            let at = self.root.join(path);
+            let before = self.laid.get(path);
+            if before.is_some_and(|(laid, _)| laid == want) {
+                continue;
+            }
+            match want.kind {
+                FileType::Dir => {
+                    if before.is_none() {
+                        fs::create_dir(&at)?;
+                    }
+                }
+                FileType::Symlink => symlink(want.target.as_deref().unwrap_or(""), &at)?,
+                _ => match &want.first {
+                    Some(first) => fs::hard_link(self.root.join(first), &at)?,
+                    None => self.write(&at, before.map(|(laid, _)| laid), want, block)?,
+                },
+            }
+            let stamp = match want.kind {
+                FileType::Dir => None,
+                _ => Some(Stamp::of(&fs::symlink_metadata(&at)?)),
+            };
+            self.laid.insert(path.clone(), (want.clone(), stamp));
+            // A further link has changed the first one's time.
+            if let Some(first) = &want.first {
+                let stamp = Stamp::of(&fs::symlink_metadata(self.root.join(first))?);
+                for (laid, old) in self.laid.values_mut().filter(|(l, _)| l.kind == FileType::File)
+                {
+                    if old.is_some_and(|old| old.0 == stamp.0) && laid.kind == FileType::File {
+                        *old = Some(stamp);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is new of a recovery.
+    fn learn(&mut self, wanted: &BTreeMap<String, Wanted>, cut: &Cut<'_>) -> io::Result<()> {
+        let is_new = |w: &Wanted| w.blocks.iter().any(|(_, id)| !self.known.contains_key(id));
+        if !wanted.values().any(is_new) {
+            return Ok(());
+        }
+        if self.known_bytes > REMEMBERED {
+            (self.known, self.known_bytes) = (BTreeMap::new(), 0);
+        }
+        let bad = |e: FsError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+        let block = cut.played.ledger.block_bytes();
+        let view = cut.device();
+        let overlay = Overlay::new(&view);
+        let survey = (cut.fs.0.survey)(&overlay, cut.fs.1).map_err(bad)?;
+        for file in &survey.files {
+            let Some(want) = wanted.get(&file.path) else { continue };
+            for (n, id) in &want.blocks {
+                if self.known.contains_key(id) {
+                    continue;
+                }
+                let bytes = contents(file, &overlay, n * block, block as usize);
+                self.known_bytes += bytes.len();
+                self.known.insert(*id, bytes.into_boxed_slice());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is not wanted, is another file now, or was changed.
+    fn clear(&mut self, wanted: &BTreeMap<String, Wanted>) -> io::Result<()> {
+        let mut there = Vec::new();
+        list(&self.root, "", &mut there)?;
+        let mut gone = BTreeSet::new();
+        for (path, m) in &there {
+            let laid = self.laid.get(path);
+            let want = wanted.get(path);
+            let is_same = match (laid, want) {
+                (Some((laid, stamp)), Some(want)) => {
+                    let is_untouched = match stamp {
+                        Some(stamp) => *stamp == Stamp::of(m),
+                        None => m.is_dir(),
+                    };
+                    // Contents of a file that is nobody else's are changed in place.
+                    let is_near = laid.kind == want.kind
+                        && (laid == want
+                            || want.kind == FileType::Dir
+                            || (want.kind == FileType::File
+                                && laid.first.is_none()
+                                && want.first.is_none()
+                                && m.nlink() == 1));
+                    is_untouched && is_near
+                }
+                _ => false,
+            };
+            if !is_same {
+                gone.insert(path.clone());
+            }
+        }
+        // All links of a file go together.
+        let inodes: BTreeSet<u64> = there
+            .iter()
+            .filter(|(path, m)| gone.contains(path) && !m.is_dir())
+            .map(|(_, m)| m.ino())
+            .collect();
+        for (path, m) in there.iter().rev() {
+            let is_below = || {
+                let mut above = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
+                above.any(|p| gone.contains(p))
+            };
+            let is_link = !m.is_dir() && inodes.contains(&m.ino());
+            if !gone.contains(path) && !is_link && !is_below() {
+                continue;
+            }
+            let at = self.root.join(path);
+            if m.is_dir() {
+                fs::remove_dir(&at)?;
+            } else {
+                fs::remove_file(&at)?;
+            }
+            self.laid.remove(path);
+        }
+        // What a check has removed is not there either.
+        let there: BTreeSet<&String> = there.iter().map(|(path, _)| path).collect();
+        self.laid.retain(|path, _| there.contains(path));
+        Ok(())
+    }
+
+    /// Writes a file, of which `before` is there.
+    fn write(
+        &self,
+        at: &Path,
+        before: Option<&Wanted>,
+        want: &Wanted,
+        block: u64,
+    ) -> io::Result<()> {
+        let file = match before {
+            Some(before) => {
+                let file = OpenOptions::new().write(true).open(at)?;
+                if let Some(mode) = want.mode.filter(|_| before.mode != want.mode) {
+                    file.set_permissions(fs::Permissions::from_mode(mode | 0o600))?;
+                }
+                file
+            }
+            None => {
+                let file = File::create_new(at)?;
+                if let Some(mode) = want.mode.filter(|mode| *mode != 0o644) {
+                    // Its owner reads and writes it whatever it says.
+                    file.set_permissions(fs::Permissions::from_mode(mode | 0o600))?;
+                }
+                file
+            }
+        };
+        let old: BTreeMap<u64, u128> =
+            before.map(|w| w.blocks.iter().copied().collect()).unwrap_or_default();
+        if before.is_none_or(|w| w.size != want.size || w.tail != want.tail) {
+            let whole = want.size / block * block;
+            if let Some(w) = before {
+                // What is behind the last whole block of both is written anew.
+                file.set_len(whole.min(w.size / block * block))?;
+            }
+            file.set_len(want.size)?;
+            if let Some(tail) = &want.tail {
+                file.write_all_at(tail, whole)?;
+            }
+        }
+        let kept = before.map_or(0, |w| w.size.min(want.size) / block);
+        let new: BTreeMap<u64, u128> = want.blocks.iter().copied().collect();
+        for n in old.keys().filter(|n| **n < kept && !new.contains_key(n)) {
+            file.write_all_at(&vec![0; block as usize], n * block)?;
+        }
+        for (n, id) in &want.blocks {
+            if *n < kept && old.get(n) == Some(id) {
+                continue;
+            }
+            // What could not be read is a hole here; O1 says that it is damaged.
+            if let Some(bytes) = self.known.get(id) {
+                file.write_all_at(bytes, n * block)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything below a directory, directories before what is in them.
+fn list(root: &Path, dir: &str, into: &mut Vec<(String, Metadata)>) -> io::Result<()> {
+    let mut names: Vec<_> = fs::read_dir(root.join(dir))?.collect::<Result<_, _>>()?;
+    names.sort_by_key(fs::DirEntry::file_name);
+    for name in names {
+        let m = fs::symlink_metadata(name.path())?;
+        let file = name.file_name().into_string();
+        // Only a check makes such names; they go.
+        let Ok(file) = file else {
+            if m.is_dir() {
+                fs::remove_dir_all(name.path())?
+            } else {
+                fs::remove_file(name.path())?
+            }
+            continue;
+        };
+        let path = if dir.is_empty() { file } else { format!("{dir}/{file}") };
+        let is_dir = m.is_dir();
+        into.push((path.clone(), m));
+        if is_dir {
+            list(root, &path, into)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a file as the recovery has them; what has no place or cannot be read is zeroes.
+fn contents(file: &SurveyedFile, view: &Overlay<'_>, from: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let end = from + len as u64;
+    for run in &file.map {
+        let (first, last) = (from.max(run.at), end.min(run.at + run.bytes));
+        if first < last {
+            let part = &mut bytes[(first - from) as usize..(last - from) as usize];
+            if view.read_at(run.place + (first - run.at), part).is_err() {
+                part.fill(0);
+            }
+        }
+    }
+    bytes
+}
