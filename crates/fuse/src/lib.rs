@@ -25,6 +25,6 @@ pub use live::{ACK_NAME, Live};
 pub use mount::{Mounted, mount};
 pub use private::{entered, spawn};
 
-pub use record::{RecordError, Recorded, record};
+pub use record::{RecordError, Recorded, record, record_on};
 pub use recording::Recording;
 pub use serve::{Job, Over, Pace, Requests, serve};

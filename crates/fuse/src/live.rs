@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Time};
 use wp_medium::Slice;
@@ -68,6 +69,8 @@ pub struct Live {
     next_list: Cell<u64>,
     recording: RefCell<Recording>,
     records: bool,
+    /// Name of the task whose request is done.
+    task: RefCell<Rc<str>>,
     /// Of an acknowledgement, what has come of a line.
     line: RefCell<Vec<u8>>,
     epoch_secs: i64,
@@ -87,6 +90,7 @@ impl Live {
             next_list: Cell::new(0),
             recording: RefCell::default(),
             records,
+            task: RefCell::new("".into()),
             line: RefCell::default(),
             epoch_secs,
         }
@@ -99,6 +103,11 @@ impl Live {
             self.acknowledge(&rest);
         }
         self.recording.take()
+    }
+
+    /// The next request is this task's.
+    pub(crate) fn set_task(&self, name: &Rc<str>) {
+        *self.task.borrow_mut() = name.clone();
     }
 
     /// Calls so far, and lines that were acknowledged.
@@ -115,7 +124,8 @@ impl Live {
     }
 
     fn note(&self, call: Call, error: Option<&FsError>) {
-        self.recording.borrow_mut().push(call, error, self.records);
+        let task = self.task.borrow().clone();
+        self.recording.borrow_mut().push(&task, call, error, self.records);
     }
 
     fn acknowledge(&self, line: &[u8]) {

@@ -87,13 +87,14 @@ pub fn record(
 ) -> Result<Recorded, RecordError> {
     let mut done = None;
     live(bench, |machine, vfs| {
-        done = Some(run(machine, vfs, command, interrupted));
+        done = Some(record_on(machine, vfs, command, interrupted));
         Ok(())
     })?;
     done.unwrap_or(Err(RecordError::Interrupted))
 }
 
-fn run(
+/// The same in the file system that is mounted on `machine`. Errors: as [`record`].
+pub fn record_on(
     machine: &Machine,
     vfs: &Vfs,
     command: &[OsString],

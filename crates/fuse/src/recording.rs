@@ -7,19 +7,25 @@ use wp_workload::program::{Call, Program, Step};
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     steps: Vec<Step>,
+    /// Whose call was the last.
+    task: String,
     calls: u64,
     failed: u64,
     acknowledged: u64,
 }
 
 impl Recording {
-    /// Adds a call and what it answered.
-    pub(crate) fn push(&mut self, call: Call, error: Option<&FsError>, is_kept: bool) {
+    /// Adds a call of a task, and what it answered.
+    pub(crate) fn push(&mut self, by: &str, call: Call, error: Option<&FsError>, is_kept: bool) {
         self.calls += 1;
         self.acknowledged += u64::from(matches!(call, Call::Ack(_)));
         self.failed += u64::from(error.is_some());
         if !is_kept {
             return;
+        }
+        if self.task != by {
+            self.task = by.to_owned();
+            self.steps.push(Step::Task(self.task.clone()));
         }
         if let Some(error) = error {
             self.steps.push(Step::Expect(error.errno()));

@@ -95,10 +95,12 @@ pub fn serve(
         }
         match requests.next(patience) {
             Ok(Some(job)) => {
+                let name = name(job.pid);
+                live.set_task(&name);
                 let work = (job.begin)(live.clone());
                 match pace {
-                    Pace::Free => rt.block_on(&name(job.pid), work)?,
-                    Pace::Paced => drop(rt.spawn(name(job.pid), work)),
+                    Pace::Free => rt.block_on(&name, work)?,
+                    Pace::Paced => drop(rt.spawn(name, work)),
                 }
             }
             Ok(None) if is_over() => return Ok(()),

@@ -24,6 +24,7 @@ pub static WORKLOADS: &[&WorkloadEntry] = &[
     &crate::workload::oltp_insert::ENTRY,
     &crate::workload::mobibench::ENTRY,
     &crate::workload::wl_varmail::ENTRY,
+    &crate::workload::program::ENTRY,
 ];
 
 /// A file system by name, or [`NONE`]. Errors: as [`find`].

@@ -13,6 +13,7 @@ pub mod explain;
 pub mod filebench;
 pub mod fio;
 pub mod fsck;
+pub mod host_program;
 pub mod inspect;
 pub mod keep;
 pub mod kernel_crash;

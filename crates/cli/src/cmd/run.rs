@@ -12,7 +12,7 @@ use wp_base::plain::Shown as _;
 use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
 use wp_lab::classify::{Classifier, is_listed, lines_to_tsv, mark};
-use wp_lab::host::{Output, Shape};
+use wp_lab::host::{Output, Scratch, Shape};
 use wp_lab::machine::{Machine, MachineError, MachineSpec};
 use wp_lab::profile::Profile;
 use wp_lab::registry;
@@ -21,13 +21,14 @@ use wp_lab::workload::fio::{self, WRITE_SHORT};
 use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_lab::workload::{Inputs, WorkloadReport};
 use wp_vfs::{JournalConflict, Options, Vfs};
+use wp_workload::program::Program;
 
 use crate::output::{Exit, Out, path};
 use crate::outputs;
 use crate::progress::Progress;
 
 /// What a run is on, but for its file system.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub struct Setup {
     /// Device preset and parameters; join several by +
     ///
@@ -96,7 +97,9 @@ impl Setup {
 #[command(after_help = "Examples:\n\
     \x20 writepath run --fs ext4,era=3.4 --workload fsync-last,n=10,case=extend\n\
     \x20 writepath run --fs f2fs,era=6.12 --workload fio,job=app.fio --fio-json fio.json\n\
-    \x20 writepath run experiment.toml --jobs 2")]
+    \x20 writepath run experiment.toml --jobs 2\n\
+    \x20 writepath run --fs btrfs --record run.txt -- ./my-program\n\
+    \x20 writepath run --fs f2fs --replay run.txt")]
 pub struct Args {
     #[command(flatten)]
     experiment: super::experiment::RunArgs,
@@ -129,6 +132,19 @@ pub struct Args {
     /// Results folder
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
+    /// Run the calls of a recorded program, in virtual time
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "file", "command"])]
+    replay: Option<PathBuf>,
+    /// Write the recorded calls of CMD to this new program file
+    #[arg(long, value_name = "FILE", requires = "command")]
+    record: Option<PathBuf>,
+    /// Run this program of the host in the file system: it is the workload
+    ///
+    /// The program runs once, with the file system as its working directory, mounted for it alone
+    /// (FUSE). Its calls are recorded, and are run again in virtual time: what it does between them
+    /// takes no time. Tasks have the names of its processes.
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["workload", "file"])]
+    command: Vec<std::ffi::OsString>,
 }
 
 /// The file system of `run` and `fio` by default.
@@ -475,9 +491,46 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     }
     let events = (!a.no_events).then(|| a.max_events.unwrap_or(MAX_EVENTS));
     let fs = a.fs.clone().unwrap_or_else(|| default_fs(&a.setup));
-    let ran = perform(&fs, &a.setup, events, out)?;
+    let scratch;
+    let replayed = if a.command.is_empty() {
+        a.replay.as_ref().map(|path| path.to_string_lossy().into_owned())
+    } else {
+        let of_host = |e: std::io::Error| out.host_error(&std::env::temp_dir(), &e);
+        scratch = Scratch::new("writepath-recording").map_err(of_host)?;
+        let path = scratch.path().join("recording.txt");
+        let program = recorded(a, &fs, out)?;
+        std::fs::write(&path, program.to_string()).map_err(|e| out.host_error(&path, &e))?;
+        Some(path.to_string_lossy().into_owned())
+    };
+    let ran = match replayed {
+        None => perform(&fs, &a.setup, events, out)?,
+        Some(file) => {
+            let setup = Setup { workload: format!("program,file={file}"), ..a.setup.clone() };
+            perform(&fs, &setup, events, out)?
+        }
+    };
     save((image, fio), &ran, out)?;
     finish(a, ran, out)
+}
+
+/// Runs the program of the host on a machine of its own, and says what was recorded.
+fn recorded(a: &Args, fs: &str, out: &Out) -> Result<Program, ExitCode> {
+    let file = outputs::asked(a.record.as_deref(), Shape::Text, out)?;
+    let spec = machine_spec(fs, &a.setup);
+    let spec = spec.map_err(|e| out.fail(Exit::Usage, "config", &e, "writepath run --help"))?;
+    let image = match &a.setup.image {
+        Some(path) => Some(crate::images::load(path, out)?.0),
+        None => None,
+    };
+    let machine = Machine::new(spec, image).map_err(|e| out.machine_error(&e))?;
+    let vfs = machine.mount().map_err(|e| out.machine_error(&e))?;
+    let done = wp_fuse::record_on(&machine, &vfs, &a.command, &out.interrupt());
+    let recording = super::host_program::told(&a.command, done, out)?;
+    let program = recording.program();
+    if let Some(file) = file {
+        outputs::finish(file, program.to_string().as_bytes(), out)?;
+    }
+    Ok(program)
 }
 
 /// Keeps and prints what a run gave.

@@ -61,6 +61,7 @@ async fn one_thread(
     for step in steps {
         match step {
             Step::Case(_)
+            | Step::Task(_)
             | Step::Begin(_)
             | Step::End
             | Step::Expect(_)
@@ -188,7 +189,12 @@ impl Process {
                 break;
             }
             match step {
-                Step::Case(_) | Step::Begin(_) | Step::End | Step::Expect(_) | Step::InOrder => {}
+                Step::Case(_)
+                | Step::Task(_)
+                | Step::Begin(_)
+                | Step::End
+                | Step::Expect(_)
+                | Step::InOrder => {}
                 Step::Join => self.join().await,
                 Step::Exit => {
                     self.join().await;

@@ -7,17 +7,16 @@
 use std::collections::BTreeMap;
 
 use wp_base::event::{Class, Record};
-use wp_base::{FsError, FsResult, Span};
+use wp_base::{FsResult, Span};
 use wp_vfs::{JournalConflict, Vfs};
-use wp_workload::program::{By, Call, NO_THREADS, Player, Program, Step};
 
 use super::measure;
 use super::metric::{Metrics, Number};
 use super::resolve::Setup;
 use super::work::{Kind, Work};
 use crate::machine::{Machine, MachineError};
-use crate::workload::WorkloadReport;
 use crate::workload::fio::IN_TURN;
+use crate::workload::{WorkloadReport, program};
 
 /// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,108 +98,7 @@ async fn begin(vfs: &Vfs, work: &Work) -> FsResult<WorkloadReport> {
     }
     match &work.kind {
         Kind::Entry(entry, options) => (entry.run)(vfs, options).await,
-        Kind::Program(program) => play(vfs, program).await,
-    }
-}
-
-/// Times of calls of one kind, or of stretches of one name.
-#[derive(Default)]
-struct Took {
-    count: u64,
-    sum: u64,
-    most: u64,
-}
-
-impl Took {
-    fn add(&mut self, span: Span) {
-        self.count += 1;
-        self.sum += span.0;
-        self.most = self.most.max(span.0);
-    }
-}
-
-/// Plays a program. What calls answer is counted, and told; damage ends it.
-async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
-    let rt = vfs.rt().clone();
-    let player = Player::new(vfs.clone());
-    let mut report = WorkloadReport::default();
-    let mut took: BTreeMap<String, Took> = BTreeMap::new();
-    let mut open: Vec<(String, wp_base::Time)> = Vec::new();
-    let (begun, mut calls, mut failed) = (rt.now(), 0u64, 0u64);
-    let mut expected = None;
-    for step in &program.0 {
-        match step {
-            Step::Case(_) => {}
-            Step::Align => {
-                const TICK_NS: u64 = 10_000_000;
-                let next = rt.now().0.next_multiple_of(TICK_NS) + TICK_NS / 10;
-                rt.sleep_until(wp_base::Time(next)).await;
-            }
-            Step::Nap(us) => rt.sleep(Span::micros(*us)).await,
-            Step::Exit => player.exit().await?,
-            Step::Begin(label) => open.push((label.op.clone(), rt.now())),
-            Step::End => {
-                if let Some((name, from)) = open.pop() {
-                    took.entry(name).or_default().add(rt.now().since(from));
-                }
-            }
-            Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
-                return Err(FsError::Invalid("steps that make the device fail are for [crash]"));
-            }
-            Step::PowerFailure => {
-                return Err(FsError::Invalid("power_failure is a step of `writepath crash`"));
-            }
-            Step::Join | Step::InOrder => return Err(FsError::Invalid(NO_THREADS)),
-            Step::Call(by, _) if by.thread > 0 => return Err(FsError::Invalid(NO_THREADS)),
-            Step::Expect(errno) => expected = Some(*errno),
-            Step::Call(By { label, .. }, call) => {
-                let from = rt.now();
-                let answer = answer(&player, call).await;
-                let span = rt.now().since(from);
-                calls += 1;
-                let name = label.as_ref().map_or(call.name(), |l| &l.op);
-                took.entry(name.to_owned()).or_default().add(span);
-                let told = match (answer, expected.take()) {
-                    (Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))), _) => return Err(e),
-                    (Err(e), Some(errno)) if e.errno() == errno => None,
-                    (Err(e), _) => Some(e.to_string()),
-                    (Ok(_), Some(errno)) => Some(format!("success, expected {errno}")),
-                    (Ok(short), None) => short,
-                };
-                if let Some(told) = told {
-                    failed += 1;
-                    note(&mut report, call, &told, failed);
-                }
-            }
-        }
-    }
-    let mut add = |key: &str, n: u64| report.numbers.push((key.to_owned(), n));
-    add("calls", calls);
-    add("failed_calls", failed);
-    add("elapsed_ns", rt.now().since(begun).0);
-    for (name, t) in took {
-        add(&format!("{name}.count"), t.count);
-        add(&format!("{name}.sum_ns"), t.sum);
-        add(&format!("{name}.mean_ns"), t.sum / t.count.max(1));
-        add(&format!("{name}.max_ns"), t.most);
-    }
-    Ok(report)
-}
-
-/// Does a call. Answers what it did if it wrote only a part. Errors: what the call answers.
-async fn answer(player: &Player, call: &Call) -> FsResult<Option<String>> {
-    let Call::Pwrite { fd, len, at, data } = call else {
-        return player.call(call).await.map(|()| None);
-    };
-    let wrote = player.write(*fd, *at, &data.slices(*at, *len)).await?;
-    Ok((wrote < u64::from(*len)).then(|| format!("{wrote} of {len} bytes written")))
-}
-
-/// Tells of the first calls that failed.
-fn note(report: &mut WorkloadReport, call: &Call, told: &str, failed: u64) {
-    const TOLD: u64 = 5;
-    if failed <= TOLD {
-        report.notes.push(format!("`{call}` returned {told}"));
+        Kind::Program(program) => program::play(vfs, program).await,
     }
 }
 

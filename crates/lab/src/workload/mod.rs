@@ -7,6 +7,7 @@ pub mod fsync_create;
 pub mod fsync_last;
 pub mod mobibench;
 pub mod oltp_insert;
+pub mod program;
 pub mod varmail;
 pub mod wl_varmail;
 

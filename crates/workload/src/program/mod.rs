@@ -95,6 +95,8 @@ pub enum Step {
     Heal,
     /// The next call must fail with the error of this name, such as `ENOENT`.
     Expect(&'static str),
+    /// The calls that follow are made by a task of this name: what views of a run call it.
+    Task(String),
     /// Power fails here: what follows is called after a recovery, by a new process.
     PowerFailure,
 }
@@ -114,6 +116,7 @@ impl fmt::Display for Step {
             Step::Tear(tear) => tear.fmt(f),
             Step::Heal => f.write_str("heal"),
             Step::Expect(errno) => write!(f, "expect {errno}"),
+            Step::Task(name) => write!(f, "task {}", words::Word(name)),
             Step::PowerFailure => f.write_str("power_failure"),
             Step::Join => f.write_str("join"),
             Step::InOrder => f.write_str("in_order"),
@@ -230,6 +233,7 @@ fn step(line: &str) -> Result<Step, String> {
                 "slow" => Step::Slow(Slow::parse(&mut w)?),
                 "tear" => Step::Tear(Tear::parse(&mut w)?),
                 "heal" => Step::Heal,
+                "task" => Step::Task(w.owned()?),
                 "power_failure" => Step::PowerFailure,
                 "join" => Step::Join,
                 "in_order" => Step::InOrder,

@@ -110,6 +110,7 @@ pub const SYNTAX: &[Syntax] = &[
     ),
     line("thread N: CALL", "thread 1: sync", "thread 1 to 8 of the process makes the call"),
     line("join", "join", "with threads: every call above returns before one below begins"),
+    line("task NAME", "task sqlite3", "who makes the calls below, for `explain` and `trace`"),
     line("in_order", "in_order", "with threads, first line: calls begin in this order"),
     line("fail OP WHERE AFTER TIMES", "fail write data 2 1", "the device fails requests"),
     line("slow OP WHERE AFTER TIMES MICROSECONDS", "slow write data 2 1 50000", "it is late"),

@@ -322,6 +322,7 @@ fn phases(program: &Program) -> Vec<Phase> {
             }
             Step::InOrder => {}
             Step::Case(_)
+            | Step::Task(_)
             | Step::Begin(_)
             | Step::End
             | Step::Expect(_)
