@@ -56,6 +56,8 @@ pub enum FsError {
     Range,
     /// `ENOSYS`: the kernel of that version has no such system call.
     NoSuchCall,
+    /// `ENOTTY`: the file system has no such `ioctl`.
+    NoSuchIoctl,
     /// `EOPNOTSUPP`, as the kernel of that version answers: its file system has no such call.
     NotInKernel,
     /// `EOPNOTSUPP`: this build cannot do it, whatever a kernel can; says what.
@@ -195,6 +197,7 @@ impl FsError {
             FsError::NoData => "ENODATA",
             FsError::Range => "ERANGE",
             FsError::NoSuchCall => "ENOSYS",
+            FsError::NoSuchIoctl => "ENOTTY",
             FsError::NotInKernel | FsError::Unsupported(_) => "EOPNOTSUPP",
             FsError::Corrupt(_) => "EUCLEAN",
         }

@@ -30,6 +30,7 @@ mod reflink;
 mod robustness;
 #[path = "../../base/tests/skip/mod.rs"]
 mod skip;
+mod snapshots;
 mod subvolumes;
 mod together;
 mod tool_made;

@@ -11,7 +11,7 @@ use crate::mounted::{Setup, World, assert_nothing_lives};
 use wp_base::FsError;
 use wp_btrfs::fs::{MountOptions, Subvolume};
 use wp_medium::{Medium, Slice};
-use wp_vfs::{Fd, OpenFlags, Vfs};
+use wp_vfs::{Fd, OpenFlags, RenameHow, Vfs};
 
 /// Bytes of each file.
 const BYTES: usize = 200 << 10;
@@ -202,13 +202,19 @@ fn what_cannot_be_mounted_or_changed_is_said() {
     w.unmount(&vfs);
     drop(vfs);
     w.end();
-    // Names in another than that which is mounted are not gone into; one in it is.
+    // A subvolume in that which is mounted is gone into, and names are not moved out of it.
     let (w, vfs) = mount(Subvolume::Default, &image);
     let vfs = vfs.expect("mounts");
     let v = vfs.clone();
     w.run(async move {
-        let opened = v.open("inner/file", OpenFlags::READ, 0).await;
-        assert!(matches!(opened, Err(FsError::Unsupported(_))), "{opened:?}");
+        let file = v.open("inner/file", OpenFlags::WRITE, 0).await.expect("opens");
+        put(&v, file, b'i', 6, 100).await;
+        assert_eq!(v.fsync(file).await, Ok(()));
+        v.close(file).await.expect("closes");
+        let moved = v.renameat2("inner/file", "file", RenameHow::Replace).await;
+        assert_eq!(moved, Err(FsError::CrossDevice));
+        assert_eq!(v.link("a", "inner/a").await, Err(FsError::CrossDevice));
+        assert_eq!(v.stat("inner/file").await.map(|attr| attr.size), Ok(106));
     });
     w.unmount(&vfs);
     drop(vfs);

@@ -231,7 +231,10 @@ impl Out {
     pub fn fs_error(&self, what: &str, e: &FsError) -> ExitCode {
         let message = format!("{what}: {e}");
         match e {
-            FsError::Unsupported(_) | FsError::NotInKernel | FsError::NoSuchCall => self.fail(
+            FsError::Unsupported(_)
+            | FsError::NotInKernel
+            | FsError::NoSuchCall
+            | FsError::NoSuchIoctl => self.fail(
                 Exit::Unsupported,
                 "unsupported",
                 &message,

@@ -249,7 +249,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: Some(("journaling", "barrier")),
         order_only: Some("ordering_only"),
     },
-    offers: Offers { shares: false, ..Offers::ALL },
+    offers: Offers { shares: false, subvolumes: false, ..Offers::ALL },
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
     mkfs_disks: None,

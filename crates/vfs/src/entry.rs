@@ -287,8 +287,10 @@ pub struct SurveyedFile {
     pub path: String,
     /// Kind.
     pub kind: FileType,
-    /// Inode number.
+    /// Inode number: no two files have the same.
     pub ino: u64,
+    /// Is it the root directory of a subvolume?
+    pub subvolume: bool,
     /// Hard links that the inode claims.
     pub nlink: u32,
     /// Length in bytes.
@@ -457,6 +459,8 @@ pub struct Offers {
     pub copies: bool,
     /// Blocks that files share: `ioctl(FICLONERANGE)` and `ioctl(FIDEDUPERANGE)`.
     pub shares: bool,
+    /// Subvolumes and snapshots.
+    pub subvolumes: bool,
 }
 
 impl Offers {
@@ -468,6 +472,7 @@ impl Offers {
         unnamed: true,
         copies: true,
         shares: true,
+        subvolumes: true,
     };
     /// None.
     pub const NONE: Offers = Offers {
@@ -477,6 +482,7 @@ impl Offers {
         unnamed: false,
         copies: false,
         shares: false,
+        subvolumes: false,
     };
 }
 

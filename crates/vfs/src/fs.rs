@@ -425,6 +425,25 @@ pub trait FileSystem {
         let _ = (from, to, len, how);
         Box::pin(async { Err(FsError::NotInKernel) })
     }
+    /// Makes an empty subvolume `name` in a directory (`BTRFS_IOC_SUBVOL_CREATE`). Errors:
+    /// `NoSuchIoctl` where the file system has none; those of a directory that is made.
+    fn create_subvolume<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        let _ = (dir, name);
+        Box::pin(async { Err(FsError::NoSuchIoctl) })
+    }
+    /// Makes a subvolume of what another has (`BTRFS_IOC_SNAP_CREATE_V2`). It is durable when the
+    /// call returns. Errors: the same; `Invalid` if the source is no subvolume.
+    fn snapshot<'a>(&'a self, source: Ino, to: (Ino, &'a [u8]), is_read_only: bool) -> Fut<'a, ()> {
+        let _ = (source, to, is_read_only);
+        Box::pin(async { Err(FsError::NoSuchIoctl) })
+    }
+    /// Deletes a subvolume with all that is in it (`BTRFS_IOC_SNAP_DESTROY`). Errors:
+    /// `NoSuchIoctl`; `Invalid` for what is no subvolume; `NotEmpty` if it has subvolumes;
+    /// `NotFound`, `NotDir`.
+    fn delete_subvolume<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        let _ = (dir, name);
+        Box::pin(async { Err(FsError::NoSuchIoctl) })
+    }
     /// What a file that is opened now begins with.
     fn told(&self, _ino: Ino) -> ErrSeqCursor {
         ErrSeqCursor::default()

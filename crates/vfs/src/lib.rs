@@ -22,6 +22,7 @@ mod mapped;
 mod names;
 mod opens;
 mod seek;
+mod subvolumes;
 mod syscall;
 mod walk;
 

@@ -151,6 +151,12 @@ pub const fn lo32_of(n: u64) -> u32 {
     n as u32
 }
 
+/// The low 8 bits of a number.
+#[expect(clippy::as_conversions, reason = "truncation is what it is for")]
+pub const fn lo8(n: usize) -> u8 {
+    n as u8
+}
+
 /// The low 16 bits of a length.
 #[expect(clippy::as_conversions, reason = "truncation is what it is for")]
 pub const fn lo16(n: usize) -> u16 {

@@ -8,6 +8,24 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{DiskKey, InodeItem, Timespec, lo16, view, wide};
 
+/// In a number of [`inode_number`]: an inode of another tree than the mounted one.
+pub const OTHER_TREE: u64 = 1 << 62;
+/// Bits of the inode's number in it, below those of its tree.
+pub const INO_BITS: u32 = 40;
+/// Bits of the tree's number.
+pub const TREE_BITS: u32 = 22;
+
+/// A number that no two inodes of an image have. One of the mounted tree has its own; one of
+/// another has its tree's in front of it: Linux has a device number (`st_dev`) for each subvolume
+/// instead. `None`: it has no place in it.
+pub fn inode_number(tree: u64, ino: u64, mounted: u64) -> Option<u64> {
+    if tree == mounted {
+        return Some(ino).filter(|ino| *ino < OTHER_TREE);
+    }
+    let fits = tree < 1 << TREE_BITS && ino < 1 << INO_BITS;
+    fits.then_some(OTHER_TREE | tree << INO_BITS | ino)
+}
+
 /// Bits of `flags`.
 pub mod flag {
     /// `BTRFS_ROOT_SUBVOL_RDONLY`.

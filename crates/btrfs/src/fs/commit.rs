@@ -18,6 +18,7 @@ use crate::disk::wide;
 use crate::site;
 use crate::trans::{Plan, PlanBlock};
 
+use super::snapshots::PendingSnapshot;
 use super::{Btrfs, sector};
 
 /// Tree blocks that were sent before a commit or a log's sync asks for them. Both wait for them, as
@@ -46,6 +47,8 @@ pub(super) struct Commits {
     /// No call may begin to change anything (`TRANS_STATE_COMMIT_START`).
     is_closed: Cell<bool>,
     opened: WaitQueue,
+    /// Snapshots that the next commit makes (`pending_snapshots`).
+    pub(super) snapshots: RefCell<Vec<Rc<PendingSnapshot>>>,
     /// Commits since the mount.
     pub(super) count: Cell<u64>,
     wake: Rc<WaitQueue>,
@@ -65,6 +68,7 @@ impl Commits {
             pending_done: WaitQueue::new(rt, "btrfs pending ordered extents"),
             is_closed: Cell::new(false),
             opened: WaitQueue::new(rt, "btrfs transaction"),
+            snapshots: RefCell::default(),
             count: Cell::new(0),
             wake: Rc::new(WaitQueue::new(rt, "btrfs-transaction")),
             is_stopped: Cell::new(false),
@@ -210,7 +214,10 @@ impl Btrfs {
         }
         let made = {
             let mut core = self.core.borrow_mut();
-            let made = self.free_logs(&mut core).and_then(|()| core.commit_plan());
+            let made = self.free_logs(&mut core).and_then(|()| {
+                self.make_snapshots(&mut core)?;
+                core.commit_plan()
+            });
             self.note_chunks(&core);
             made
         };
@@ -388,6 +395,7 @@ async fn wait_blocks(sent: Vec<Vec<InFlight>>) -> FsResult<()> {
 
 /// `transaction_kthread`.
 async fn serve(rt: Rt, fs: Weak<Btrfs>, wake: Rc<WaitQueue>) {
+    let mut is_open = false;
     loop {
         let Some(up) = fs.upgrade() else { return };
         if up.commits.is_stopped.get() {
@@ -407,7 +415,10 @@ async fn serve(rt: Rt, fs: Weak<Btrfs>, wake: Rc<WaitQueue>) {
                 let _ = up.commit(id).await;
             }
         }
-        up.wake_cleaner();
+        // The cleaner begins when the mount has ended.
+        if std::mem::replace(&mut is_open, true) {
+            up.wake_cleaner();
+        }
         let ticks = up.ticks();
         drop(up);
         let now = ticks.at(rt.now());

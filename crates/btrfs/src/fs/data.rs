@@ -171,7 +171,7 @@ impl Btrfs {
         self.wait_ordered(inode, from, to).await;
         let found = self.with(|c| {
             let mut at = from;
-            for part in c.parts(self.tree, inode.ino, from, to)? {
+            for part in c.parts(inode.tree, inode.ino, from, to)? {
                 if part.start > at || !self.is_written_in_place(c, inode, &part, (from, to))? {
                     return Ok(false);
                 }

@@ -86,7 +86,7 @@ impl Btrfs {
         }
         self.write_ordered(inode, offset, end).await?;
         let to = end.next_multiple_of(BLOCK);
-        let parts = self.with(|c| c.parts(self.tree, inode.ino, offset, to));
+        let parts = self.with(|c| c.parts(inode.tree, inode.ino, offset, to));
         let parts = self.settled(parts).await?;
         // An inline extent comes from the cache.
         if parts.iter().any(|p| p.is_inline()) {
@@ -289,7 +289,7 @@ impl Btrfs {
         if inode.has(flag::NODATACOW | flag::PREALLOC) {
             let found = self.with(|c| {
                 let mut all = Vec::new();
-                for part in c.parts(self.tree, inode.ino, from, to)? {
+                for part in c.parts(inode.tree, inode.ino, from, to)? {
                     if self.is_written_in_place(c, inode, &part, (from, to))? {
                         all.push(part);
                     }

@@ -93,7 +93,7 @@ impl Btrfs {
 
     /// Gives space to holes of `from..to`, and to those behind the end.
     async fn fill_holes(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
-        let parts = self.with(|c| c.parts(self.tree, inode.ino, from, to));
+        let parts = self.with(|c| c.parts(inode.tree, inode.ino, from, to));
         let parts = self.settled(parts).await?;
         let mut holes = Vec::new();
         let mut at = from;
@@ -139,10 +139,10 @@ impl Btrfs {
         self.unreserve_data(n);
         let done = self.must(|c| {
             let transid = c.transid_begun()?;
-            let dropped = c.drop_extents(self.tree, inode.ino, at, at + n)?;
+            let dropped = c.drop_extents(inode.tree, inode.ino, at, at + n)?;
             let kind = extent_type::PREALLOC;
             let item = FileExtentItem::new(kind, transid, (address, n), 0, n);
-            c.insert_extent_item(self.tree, inode.ino, at, &item, true)?;
+            c.insert_extent_item(inode.tree, inode.ino, at, &item, true)?;
             inode.add_bytes(n, dropped);
             inode.change(|i| i.flags = (i.flags.get() | flag::PREALLOC).into());
             self.stamp(inode, false);
@@ -203,7 +203,7 @@ impl Btrfs {
     async fn behind_hole(&self, inode: &Rc<Inode>, at: u64) -> FsResult<u64> {
         let found = self.with(|c| {
             let mut block = at / BLOCK * BLOCK;
-            while let Some(p) = c.part_from(self.tree, inode.ino, block)? {
+            while let Some(p) = c.part_from(inode.tree, inode.ino, block)? {
                 if p.start > block {
                     return Ok(p.start);
                 }
@@ -222,7 +222,7 @@ impl Btrfs {
     /// where what it lies in ends.
     async fn block_kind(&self, inode: &Rc<Inode>, at: u64) -> FsResult<Option<(bool, u64)>> {
         let start = at / BLOCK * BLOCK;
-        let found = self.with(|c| c.part_from(self.tree, inode.ino, start));
+        let found = self.with(|c| c.part_from(inode.tree, inode.ino, start));
         let part = self.settled(found).await?.filter(|p| p.start <= start);
         Ok(part.and_then(|p| match (p.is_inline(), p.has_place()) {
             (true, _) => Some((true, p.end)),
@@ -246,7 +246,7 @@ impl Btrfs {
             let stop = self.with(|c| {
                 let mut stop = at;
                 for _ in 0..16 {
-                    match c.part_from(self.tree, inode.ino, stop)? {
+                    match c.part_from(inode.tree, inode.ino, stop)? {
                         Some(p) if p.start < to => stop = p.end.max(stop + 1),
                         _ => return Ok(to),
                     }
@@ -255,7 +255,7 @@ impl Btrfs {
             });
             let stop = self.settled(stop).await?;
             let done = self.must(|c| {
-                let dropped = c.drop_extents(self.tree, inode.ino, at, stop)?;
+                let dropped = c.drop_extents(inode.tree, inode.ino, at, stop)?;
                 inode.add_bytes(0, dropped);
                 self.stamp(inode, true);
                 // The hole is for the next fsync to log (`fill_holes`), without all the others.

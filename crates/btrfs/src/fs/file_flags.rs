@@ -51,9 +51,12 @@ impl Btrfs {
     /// alone; `NoSpace`.
     pub(super) async fn set_file_flags(&self, ino: u64, flags: FileFlags) -> FsResult<()> {
         let inode = self.iget(ino)?;
+        if inode.is_stub() {
+            return Err(FsError::NoSuchIoctl);
+        }
         let _user = InUse::new(&inode);
         let _lock = inode.lock.lock().await;
-        self.check_writable()?;
+        self.check_writable_in(&inode)?;
         let old = inode.file_flags();
         // `btrfs_mask_fsflags_for_type`: what fits no file is left out, not refused.
         let flags = match inode.is_dir() {
@@ -109,7 +112,7 @@ impl Btrfs {
     fn seek_run(&self, inode: &Rc<Inode>, at: u64) -> FsResult<SeekRun> {
         let run = |blocks: u64, is_data| SeekRun { blocks, is_data, is_hole: !is_data };
         let from = at * BLOCK;
-        let part = self.with(|c| c.part_from(self.tree, inode.ino, from))?;
+        let part = self.with(|c| c.part_from(inode.tree, inode.ino, from))?;
         let here = part.filter(|p| p.start <= from);
         if let Some(p) = here.filter(|p| p.is_inline() || p.has_place() && !p.is_prealloc()) {
             return Ok(run(p.end.div_ceil(BLOCK).saturating_sub(at).max(1), true));

@@ -16,6 +16,7 @@ use crate::space::Runs;
 
 use super::log::Logged;
 use super::ordered::Ordered;
+use super::subvolumes::Subvol;
 use super::{BLOCK, Btrfs};
 
 /// A block of data without a promise: it is written in place.
@@ -23,7 +24,12 @@ pub(super) const IN_PLACE: BufFlag = BufFlag::Private1;
 
 /// An inode in memory.
 pub(super) struct Inode {
+    /// The number that calls know it by.
+    pub handle: u64,
+    /// The tree that it is in, and its number there.
+    pub tree: u64,
     pub ino: u64,
+    pub vol: Rc<Subvol>,
     pub fs: Weak<Btrfs>,
     /// As calls see it; `size` may be ahead of what the tree has.
     pub item: RefCell<InodeItem>,
@@ -83,6 +89,10 @@ impl Inode {
     pub fn is_used(&self) -> bool {
         self.opens.get() > 0 || self.users.get() > 0
     }
+    /// Is it to be forgotten once nobody has it, as it or its tree has no name any more?
+    pub fn is_unwanted(&self) -> bool {
+        self.nlink() == 0 || self.vol.is_dead.get()
+    }
     pub fn size(&self) -> u64 {
         self.item.borrow().size.get()
     }
@@ -138,7 +148,7 @@ impl Inode {
         let time = |t: Timespec| TimeSpec { secs: t.sec.get().cast_signed(), nanos: t.nsec.get() };
         let used = i.nbytes.get().next_multiple_of(BLOCK) + self.delalloc.borrow().bytes();
         Attr {
-            ino: Ino(self.ino),
+            ino: Ino(self.handle),
             kind: FileType::from_mode(i.mode.get()).unwrap_or(FileType::File),
             mode: i.mode.get() & 0o7777,
             nlink: i.nlink.get(),
@@ -155,30 +165,53 @@ impl Inode {
 }
 
 impl Btrfs {
-    pub(super) fn inode_in_memory(&self, ino: u64) -> Option<Rc<Inode>> {
-        self.inodes.borrow().get(&ino).cloned()
+    pub(super) fn inode_in_memory(&self, handle: u64) -> Option<Rc<Inode>> {
+        self.inodes.borrow().get(&handle).cloned()
     }
 
-    /// An inode, read if it is not in memory. Errors: `NotFound`.
-    pub(super) fn iget(&self, ino: u64) -> FsResult<Rc<Inode>> {
-        if let Some(inode) = self.inode_in_memory(ino) {
-            return if inode.is_gone.get() { Err(FsError::NotFound) } else { Ok(inode) };
-        }
-        let item =
-            self.with(|c| c.inode(self.tree, ino).and_then(|i| i.ok_or(FsError::NotFound)))?;
+    /// An inode that is not in memory. Errors: `NotFound`.
+    pub(super) fn load_inode(
+        &self,
+        c: &mut Core<'static>,
+        tree: u64,
+        ino: u64,
+    ) -> FsResult<Rc<Inode>> {
+        let vol = self.subvol(c, tree)?;
+        let item = c.inode(tree, ino)?.ok_or(FsError::NotFound)?;
         if FileType::from_mode(item.mode.get()).is_none() {
             let found = item.mode.get().into();
             return Err(FsError::corrupt("btrfs inode item", "mode", 0, found, "a type of file"));
         }
-        Ok(self.add_inode(ino, item, false))
+        self.add_inode(&vol, ino, item, false)
     }
 
     /// Brings an inode into memory.
-    pub(super) fn add_inode(&self, ino: u64, item: InodeItem, is_new: bool) -> Rc<Inode> {
+    pub(super) fn add_inode(
+        &self,
+        vol: &Rc<Subvol>,
+        ino: u64,
+        item: InodeItem,
+        is_new: bool,
+    ) -> FsResult<Rc<Inode>> {
+        Ok(self.add_inode_as(self.handle(vol.tree, ino)?, vol, ino, item, is_new))
+    }
+
+    /// The same, under the number that calls know it by.
+    pub(super) fn add_inode_as(
+        &self,
+        handle: u64,
+        vol: &Rc<Subvol>,
+        ino: u64,
+        item: InodeItem,
+        is_new: bool,
+    ) -> Rc<Inode> {
         let rt = &self.rt;
         let map = Mapping::new(rt, "btrfs file", 4096, &self.wb);
         let inode = Rc::new(Inode {
+            handle,
+            tree: vol.tree,
             ino,
+            vol: vol.clone(),
             fs: self.me.clone(),
             disk_size: Cell::new(item.size.get()),
             last_trans: Cell::new(item.transid.get()),
@@ -209,7 +242,7 @@ impl Btrfs {
         }
         let ops: Rc<dyn wp_cache::WbOps> = inode.clone();
         inode.map.set_ops(Rc::downgrade(&ops));
-        self.inodes.borrow_mut().insert(ino, inode.clone());
+        self.inodes.borrow_mut().insert(handle, inode.clone());
         inode
     }
 
@@ -221,9 +254,9 @@ impl Btrfs {
         inode.item.borrow_mut().transid = transid.into();
         item.size = inode.disk_size.get().into();
         self.note_change(inode, transid);
-        c.update_inode(self.tree, inode.ino, &item)?;
+        c.update_inode(inode.tree, inode.ino, &item)?;
         // `btrfs_update_root_times` looks at the clock itself, not at the tick.
-        c.touch_root(self.tree, self.time_of(self.rt.now()))
+        c.touch_root(inode.tree, self.time_of(self.rt.now()))
     }
 
     /// New times of a change: of the inode, and if `modified` of its contents.
@@ -245,7 +278,7 @@ impl Btrfs {
             let is_busy = !inode.map.is_idle() || !inode.ordered.borrow().is_empty();
             let differs = inode.disk_size.get() != inode.size();
             let is_logged = inode.logged.trans.get() > self.commits.last();
-            let is_root = inode.ino == self.root_dir;
+            let is_root = inode.handle == self.top.root_dir;
             has_use || is_busy || differs || is_logged || is_root || inode.nlink() == 0
         });
     }

@@ -10,10 +10,9 @@
 //!             3. a call has reserved metadata for what it changes before, and waits for room
 //!                there.
 //!             4. a write of metadata that failed is the end of all writing: all who wait are told.
-//! Left out:   snapshots and other subvolumes, compression, send, quotas, images without the
-//!             feature NO_HOLES; tree blocks that are dropped from memory; items of inodes and
-//!             names that the kernel delays within a transaction (`delayed-inode.c`), which changes
-//!             shapes of trees and no promise.
+//! Left out:   compression, send, quotas, images without the feature NO_HOLES; tree blocks that are
+//!             dropped from memory; items of inodes and names that the kernel delays within a
+//!             transaction (`delayed-inode.c`), which changes shapes of trees and no promise.
 //! Source:     fs/btrfs of Linux 6.12: inode.c, file.c, transaction.c, ordered-data.c, disk-io.c.
 
 mod cleaner;
@@ -33,6 +32,8 @@ mod read;
 mod reflink;
 mod rename;
 mod room;
+mod snapshots;
+mod subvolumes;
 mod sync;
 mod truncate;
 mod writeback;
@@ -60,6 +61,7 @@ use log::Logs;
 pub use log::{Mend, OldLog};
 pub use ops::Mounted;
 use ordered::Endings;
+use subvolumes::{Subvol, Subvols};
 
 /// Bytes of a block of the page cache, and of a sector of the format.
 const BLOCK: u64 = 4096;
@@ -141,11 +143,11 @@ pub struct Btrfs {
     part: Partition,
     opts: MountOptions,
     /// The tree of files that is mounted.
-    tree: u64,
-    /// Its root directory.
-    root_dir: u64,
-    /// May it not be changed (`BTRFS_ROOT_SUBVOL_RDONLY`)?
-    is_read_only: bool,
+    top: Rc<Subvol>,
+    /// Those that are in use, with it.
+    subvols: Subvols,
+    /// The number of the next subvolume.
+    next_tree: Cell<u64>,
     core: RefCell<Core<'static>>,
     wb: Rc<Writeback>,
     /// The trees, as the flusher has them on its list (`btree_inode`).
@@ -153,8 +155,6 @@ pub struct Btrfs {
     /// Who sends their blocks.
     _tree_writer: Rc<TreeWriter>,
     inodes: RefCell<BTreeMap<u64, Rc<Inode>>>,
-    /// The number of the next inode.
-    next_ino: Cell<u64>,
     /// Bytes of data promised to what was written and has no place yet.
     data_promised: Cell<u64>,
     commits: Commits,
@@ -206,7 +206,7 @@ impl Btrfs {
     }
 
     fn check_writable(&self) -> FsResult<()> {
-        let is_writable = self.is_mounted.get() && !self.has_failed.get() && !self.is_read_only;
+        let is_writable = self.is_mounted.get() && !self.has_failed.get();
         if is_writable { Ok(()) } else { Err(FsError::ReadOnly) }
     }
 

@@ -14,12 +14,11 @@ use wp_rt::{Lock, Rt};
 
 use crate::core::{Core, Disk};
 use crate::disk::feature::incompat;
-use crate::disk::root::flag;
 use crate::disk::{RootItem, id, kind};
 use crate::replay::{RecoverOptions, replay};
 
 use super::{
-    Btrfs, Cleaner, Commits, Endings, Logs, MountOptions, Subvolume, TreeWriter, contents,
+    Btrfs, Cleaner, Commits, Endings, Logs, MountOptions, Subvol, Subvolume, TreeWriter, contents,
 };
 
 /// The tree of files that is to be mounted. Errors: `NotFound` if there is none, `Invalid` for a
@@ -54,7 +53,7 @@ fn tree_of(core: &mut Core<'_>, which: &Subvolume) -> FsResult<u64> {
 
 /// The item of a tree of files. Errors: `NotFound` if there is no such tree, or it is being
 /// deleted.
-fn root_item(core: &mut Core<'_>, tree: u64) -> FsResult<RootItem> {
+pub(super) fn root_item(core: &mut Core<'_>, tree: u64) -> FsResult<RootItem> {
     if !id::is_file_tree(tree) || !core.find_root(tree)? {
         return Err(FsError::NotFound);
     }
@@ -89,17 +88,17 @@ impl Btrfs {
         let sb = core.super_block();
         let has_log = sb.log_root.get() != 0;
         let checks_uuids = sb.uuid_tree_generation.get() != sb.generation.get();
-        if has_log {
-            replay(&mut core, &options)?;
-        }
+        let replayed = if has_log { replay(&mut core, &options)?.subvolumes } else { Vec::new() };
         let tree = tree_of(&mut core, &opts.subvolume)?;
-        let root = root_item(&mut core, tree)?;
-        let is_read_only = root.flags.get() & flag::RDONLY != 0;
+        root_item(&mut core, tree)?;
         let others = [id::EXTENT_TREE, id::CSUM_TREE, id::DEV_TREE, id::FREE_SPACE_TREE];
         core.read_at_mount(&others)?;
         core.read_at_mount(&[id::ROOT_TREE, id::CHUNK_TREE, tree])?;
-        let root_dir = core.root(tree)?.item.root_dirid.get();
-        let next_ino = core.next_ino(tree)?;
+        if core.find_root(id::UUID_TREE)? {
+            core.read_at_mount(&[id::UUID_TREE])?;
+        }
+        let top = Rc::new(Subvol::open(&mut core, tree)?);
+        let next_tree = core.next_ino(id::ROOT_TREE)?;
         let last = core.super_block().generation.get();
         let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
         let trees = Mapping::new(rt, "btrfs trees", 4096, &wb);
@@ -108,12 +107,11 @@ impl Btrfs {
             trees,
             me: me.clone(),
             rt: rt.clone(),
-            tree,
-            root_dir,
-            is_read_only,
+            subvols: RefCell::new(BTreeMap::from([(tree, top.clone())])),
+            next_tree: Cell::new(next_tree),
+            top,
             wb,
             inodes: RefCell::new(BTreeMap::new()),
-            next_ino: Cell::new(next_ino),
             data_promised: Cell::new(0),
             commits: Commits::new(rt, last),
             logs: Logs::new(rt, core.chunks().iter().count()),
@@ -127,7 +125,7 @@ impl Btrfs {
             part,
             opts,
         });
-        fs.dir(root_dir)?;
+        fs.dir(fs.top.root_dir)?;
         fs.core.borrow_mut().take_missed();
         fs.repair().await;
         fs.start_endings();
@@ -137,9 +135,11 @@ impl Btrfs {
             // Before anything else happens, what logs brought is made to last.
             fs.commit_now().await?;
         }
-        if !is_read_only {
-            fs.clean_orphans().await?;
+        fs.find_dead_trees()?;
+        for tree in replayed {
+            fs.with(|c| fs.subvol(c, tree))?;
         }
+        fs.clean_new_subvols().await?;
         if checks_uuids {
             fs.check_uuids()?;
         }
@@ -152,7 +152,7 @@ impl Btrfs {
     fn check_uuids(&self) -> FsResult<()> {
         let has_uuid = self.with(|c| {
             let has_tree = c.open_root(id::UUID_TREE).is_ok();
-            Ok(has_tree && c.root(self.tree)?.item.uuid != [0; 16])
+            Ok(has_tree && c.root(self.top.tree)?.item.uuid != [0; 16])
         })?;
         if has_uuid {
             self.with(Core::begin)?;

@@ -13,16 +13,13 @@ use crate::core::Core;
 use crate::disk::dir::NAME_MAX;
 use crate::disk::inode::flag;
 use crate::disk::{FileKind, InodeItem, kind, wide};
-use crate::items::NameEntry;
+use crate::items::{NameEntry, RootName};
 
 use super::Btrfs;
 use super::inode::{InUse, Inode};
 
 /// Most names of an inode. `BTRFS_LINK_MAX`.
 const LINKS_MAX: u32 = 65_535;
-
-/// What is not gone into.
-const OTHER: &str = "btrfs: names in subvolumes other than the mounted one (subvol=)";
 
 /// A directory, in which a name is.
 pub(super) type Place<'a> = (&'a Rc<Inode>, &'a [u8]);
@@ -34,23 +31,38 @@ impl Btrfs {
         if dir.is_dir() { Ok(dir) } else { Err(FsError::NotDir) }
     }
 
-    /// What a name leads to. Errors: `NotFound`; `Unsupported` for another subvolume.
-    pub(super) fn find(&self, dir: u64, name: &[u8]) -> FsResult<Option<(NameEntry, Rc<Inode>)>> {
+    /// What a name leads to. Errors: `NameTooLong`; `NotFound` for what is not there.
+    pub(super) fn find(
+        &self,
+        dir: &Inode,
+        name: &[u8],
+    ) -> FsResult<Option<(NameEntry, Rc<Inode>)>> {
         if name.len() > NAME_MAX {
             return Err(FsError::NameTooLong);
         }
-        let Some(found) = self.with(|c| c.find_name(self.tree, dir, name))? else {
+        let Some(found) = self.with(|c| c.find_name(dir.tree, dir.ino, name))? else {
             return Ok(None);
         };
-        if found.location.kind != kind::INODE_ITEM {
-            return Err(FsError::Unsupported(OTHER.to_owned()));
-        }
-        let inode = self.iget(found.location.objectid)?;
+        let to = found.location;
+        let inode = match to.kind {
+            kind::INODE_ITEM => self.iget_in(dir.tree, to.objectid)?,
+            kind::ROOT_ITEM => self.find_subvolume(dir, name, to.objectid)?,
+            other => {
+                let (field, expected) = ("location.type", "INODE_ITEM or ROOT_ITEM");
+                return Err(FsError::corrupt(
+                    "btrfs directory item",
+                    field,
+                    0,
+                    other.into(),
+                    expected,
+                ));
+            }
+        };
         Ok(Some((found, inode)))
     }
 
     pub(super) fn find_in(&self, (dir, name): Place<'_>) -> FsResult<Option<Rc<Inode>>> {
-        Ok(self.find(dir.ino, name)?.map(|(_, inode)| inode))
+        Ok(self.find(dir, name)?.map(|(_, inode)| inode))
     }
 
     /// Can names be added here? Errors: `NotFound` if the directory was removed.
@@ -61,7 +73,7 @@ impl Btrfs {
     /// The index of a directory's next name. `btrfs_set_inode_index`.
     pub(super) fn take_index(&self, c: &mut Core<'static>, dir: &Inode) -> FsResult<u64> {
         let next = match dir.next_index.get() {
-            0 => c.next_index(self.tree, dir.ino)?,
+            0 => c.next_index(dir.tree, dir.ino)?,
             n => n,
         };
         dir.next_index.set(next + 1);
@@ -82,6 +94,16 @@ impl Btrfs {
         self.update_inode(c, dir)
     }
 
+    /// A directory has a name more, of `bytes` bytes.
+    pub(super) fn name_changed(
+        &self,
+        c: &mut Core<'static>,
+        dir: &Inode,
+        bytes: usize,
+    ) -> FsResult<()> {
+        self.dir_changed(c, dir, |size| size + 2 * wide(bytes))
+    }
+
     /// Adds a name to a directory and to what it names. `btrfs_add_link`.
     pub(super) fn add_name(
         &self,
@@ -91,8 +113,13 @@ impl Btrfs {
         index: u64,
     ) -> FsResult<()> {
         let what = FileKind::of_mode(inode.item.borrow().mode.get());
-        c.add_name(self.tree, dir.ino, index, name, inode.key(), what)?;
-        self.dir_changed(c, dir, |size| size + 2 * wide(name.len()))
+        if inode.is_subvol() {
+            let name = RootName { dir: dir.ino, index, name: name.to_vec() };
+            c.add_root_ref(dir.tree, inode.tree, &name)?;
+        }
+        let to = inode.location(c)?;
+        c.add_name(dir.tree, dir.ino, index, name, to, what)?;
+        self.name_changed(c, dir, name.len())
     }
 
     /// Removes a name from both. Answers the index that it had. `__btrfs_unlink_inode`.
@@ -102,14 +129,19 @@ impl Btrfs {
         (dir, name): Place<'_>,
         inode: &Inode,
     ) -> FsResult<u64> {
-        let index = c.remove_ref(self.tree, inode.ino, dir.ino, name).map_err(|e| match e {
+        let index = match inode.is_subvol() {
+            _ if inode.is_stub() => c.index_of(dir.tree, dir.ino, name),
+            true => c.remove_root_ref(dir.tree, inode.tree, dir.ino, name),
+            false => c.remove_ref(dir.tree, inode.ino, dir.ino, name),
+        };
+        let index = index.map_err(|e| match e {
             FsError::NotFound => {
                 let expected = format!("a name of it in {}", dir.ino);
                 FsError::corrupt("btrfs inode ref", "name", 0, inode.ino, expected)
             }
             other => other,
         })?;
-        c.remove_name(self.tree, dir.ino, index, name)?;
+        c.remove_name(dir.tree, dir.ino, index, name)?;
         self.stamp(inode, false);
         self.dir_changed(c, dir, |size| size.saturating_sub(2 * wide(name.len())))?;
         Ok(index)
@@ -123,6 +155,12 @@ impl Btrfs {
         inode: &Inode,
     ) -> FsResult<u64> {
         let index = self.remove_name(c, place, inode)?;
+        if inode.is_stub() {
+            if self.opts.mend.placeholder {
+                place.0.logged.last_unlink.set(c.transid());
+            }
+            return Ok(index);
+        }
         inode.change(|i| i.nlink = i.nlink.get().saturating_sub(1).into());
         if inode.is_dir() {
             inode.set_size(0);
@@ -130,7 +168,7 @@ impl Btrfs {
         }
         self.update_inode(c, inode)?;
         if inode.nlink() == 0 {
-            c.add_orphan(self.tree, inode.ino)?;
+            c.add_orphan(inode.tree, inode.ino)?;
         }
         Ok(index)
     }
@@ -141,8 +179,16 @@ impl Btrfs {
         let _lock = dir.lock.lock().await;
         self.check_writable()?;
         self.check_dir(&dir)?;
-        if self.find(dir.ino, name)?.is_some() {
+        if self.find(&dir, name)?.is_some() {
             return Err(FsError::Exists);
+        }
+        self.check_writable_in(&dir)?;
+        if dir.is_stub() {
+            // It has no operation for that (`simple_dir_inode_operations`).
+            return Err(match spec.kind {
+                FileType::File => FsError::AccessDenied,
+                _ => FsError::NotPermitted,
+            });
         }
         may_create(dir.file_flags())?;
         let is_link = spec.kind == FileType::Symlink;
@@ -153,11 +199,10 @@ impl Btrfs {
         let _p = self.reserve(5 + u64::from(is_link)).await?;
         self.rt.cpu(CpuOp::NameChange, 1).await;
         self.rt.cpu(CpuOp::InodeChange, 1).await;
-        self.with(|c| c.check_name(self.tree, dir.ino, name))?;
-        let ino = self.next_ino.get();
-        self.next_ino.set(ino + 1);
+        self.with(|c| c.check_name(dir.tree, dir.ino, name))?;
+        let ino = dir.vol.take_ino();
         let done = self.must(|c| self.make_in(c, (&dir, name), ino, spec));
-        self.settled(done.map(|()| ino)).await
+        self.settled(done.map(|inode| inode.handle)).await
     }
 
     /// `btrfs_create_new_inode`.
@@ -167,18 +212,19 @@ impl Btrfs {
         (dir, name): Place<'_>,
         ino: u64,
         spec: &NodeSpec,
-    ) -> FsResult<()> {
+    ) -> FsResult<Rc<Inode>> {
         let transid = c.transid_begun()?;
         let item = self.new_item(dir, spec, transid);
         let index = self.take_index(c, dir)?;
-        c.insert_inode(self.tree, ino, &item)?;
-        c.add_ref(self.tree, ino, dir.ino, index, name)?;
+        c.insert_inode(dir.tree, ino, &item)?;
+        c.add_ref(dir.tree, ino, dir.ino, index, name)?;
         if spec.kind == FileType::Symlink {
-            c.insert_inline(self.tree, ino, &spec.target)?;
+            c.insert_inline(dir.tree, ino, &spec.target)?;
         }
-        let inode = self.add_inode(ino, item, true);
+        let inode = self.add_inode(&dir.vol, ino, item, true)?;
         self.note_change(&inode, transid);
-        self.add_name(c, (dir, name), &inode, index)
+        self.add_name(c, (dir, name), &inode, index)?;
+        Ok(inode)
     }
 
     /// Makes a file that no name leads to, and opens it (`btrfs_tmpfile`). `linkable`:
@@ -190,26 +236,28 @@ impl Btrfs {
         linkable: bool,
     ) -> FsResult<u64> {
         let dir = self.dir(dir)?;
-        self.check_writable()?;
+        if dir.is_stub() {
+            return Err(FsError::NotInKernel);
+        }
+        self.check_writable_in(&dir)?;
         self.check_dir(&dir)?;
         // Inode and orphan.
         let _p = self.reserve(2).await?;
         self.rt.cpu(CpuOp::InodeChange, 1).await;
-        let ino = self.next_ino.get();
-        self.next_ino.set(ino + 1);
+        let ino = dir.vol.take_ino();
         let done = self.must(|c| {
             let transid = c.transid_begun()?;
             let mut item = self.new_item(&dir, spec, transid);
             item.nlink = 0.into();
-            c.insert_inode(self.tree, ino, &item)?;
-            c.add_orphan(self.tree, ino)?;
-            let inode = self.add_inode(ino, item, true);
+            c.insert_inode(dir.tree, ino, &item)?;
+            c.add_orphan(dir.tree, ino)?;
+            let inode = self.add_inode(&dir.vol, ino, item, true)?;
             inode.linkable.set(linkable);
             inode.opens.set(1);
             self.note_change(&inode, transid);
-            Ok(())
+            Ok(inode)
         });
-        self.settled(done.map(|()| ino)).await
+        self.settled(done.map(|inode| inode.handle)).await
     }
 
     pub(super) fn new_item(&self, dir: &Inode, spec: &NodeSpec, transid: u64) -> InodeItem {
@@ -251,6 +299,7 @@ impl Btrfs {
         let lock = dir.lock.lock().await;
         self.check_writable()?;
         let inode = self.find_in((&dir, name))?.ok_or(FsError::NotFound)?;
+        self.check_writable_in(&dir)?;
         may_delete(dir.file_flags(), inode.file_flags())?;
         // Who makes a name in it, or is in the middle of a call on it, comes first.
         let victim = inode.lock.lock().await;
@@ -259,6 +308,12 @@ impl Btrfs {
             (false, true) => return Err(FsError::NotDir),
             (true, true) if inode.size() > 0 => return Err(FsError::NotEmpty),
             _ => {}
+        }
+        if inode.is_subvol() {
+            let done = self.unname_subvol((&dir, name), &inode).await;
+            drop((victim, lock));
+            done?;
+            return self.forget_subvol(&inode.vol).await;
         }
         // Names, reference, inode, directory, orphan.
         let p = self.reserve_removal(6).await?;
@@ -297,8 +352,15 @@ impl Btrfs {
         let _lock = dir.lock.lock().await;
         self.check_writable()?;
         self.check_dir(&dir)?;
-        if self.find(dir.ino, name)?.is_some() {
+        if self.find(&dir, name)?.is_some() {
             return Err(FsError::Exists);
+        }
+        self.check_writable_in(&dir)?;
+        if dir.is_stub() {
+            return Err(FsError::NotPermitted);
+        }
+        if inode.tree != dir.tree {
+            return Err(FsError::CrossDevice);
         }
         may_link(dir.file_flags(), inode.file_flags())?;
         if inode.is_dir() {
@@ -315,17 +377,17 @@ impl Btrfs {
         if is_first && !inode.linkable.get() {
             return Err(FsError::NotFound);
         }
-        self.with(|c| c.check_name(self.tree, dir.ino, name))?;
+        self.with(|c| c.check_name(dir.tree, dir.ino, name))?;
         let index = self.with(|c| self.take_index(c, &dir))?;
         // The one step that may find no room.
-        self.with(|c| c.add_ref(self.tree, inode.ino, dir.ino, index, name))?;
+        self.with(|c| c.add_ref(inode.tree, inode.ino, dir.ino, index, name))?;
         let done = self.must(|c| {
             inode.change(|i| i.nlink = (i.nlink.get() + 1).into());
             self.stamp(&inode, false);
             self.add_name(c, (&dir, name), &inode, index)?;
             self.update_inode(c, &inode)?;
             if is_first {
-                c.remove_orphan(self.tree, inode.ino)?;
+                c.remove_orphan(inode.tree, inode.ino)?;
             }
             Ok(())
         });

@@ -59,7 +59,7 @@ impl FileSystem for Mounted {
     }
 
     fn root(&self) -> Ino {
-        Ino(self.0.root_dir)
+        Ino(self.0.top.root_dir)
     }
 
     fn lookup<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Call<'a, Ino> {
@@ -71,16 +71,15 @@ impl FileSystem for Mounted {
                     return Ok(dir);
                 }
                 if name == b".." {
-                    if d.ino == fs.root_dir {
-                        return Ok(dir);
-                    }
-                    return fs.with(|c| c.parent_of(fs.tree, d.ino)).map(Ino);
+                    return Ok(fs.above(d.handle)?.map_or(dir, Ino));
                 }
-                let found = fs.find(d.ino, name)?.ok_or(FsError::NotFound)?;
-                Ok(Ino(found.1.ino))
+                let (_, found) = fs.find(&d, name)?.ok_or(FsError::NotFound)?;
+                Ok(Ino(found.handle))
             };
             let found = found.await;
-            fs.settled(found).await
+            let found = fs.settled(found).await?;
+            fs.clean_new_subvols().await?;
+            Ok(found)
         })
     }
 
@@ -173,7 +172,7 @@ impl FileSystem for Mounted {
             if inode.kind() != FileType::Symlink {
                 return Err(FsError::Invalid("not a symbolic link"));
             }
-            let found = fs.with(|c| c.inline_data(fs.tree, inode.ino));
+            let found = fs.with(|c| c.inline_data(inode.tree, inode.ino));
             fs.settled(found).await?.ok_or_else(|| {
                 let expected = "the target of a symbolic link";
                 FsError::corrupt("btrfs file extent", "type", 0, inode.ino, expected)
@@ -213,7 +212,7 @@ impl FileSystem for Mounted {
             let inode = fs.iget(ino.0)?;
             let _user = InUse::new(&inode);
             let _lock = fs.lock_alone(&inode).await;
-            fs.check_writable()?;
+            fs.check_writable_in(&inode)?;
             if let Some(size) = change.size {
                 if !inode.is_file() {
                     return Err(match inode.is_dir() {
@@ -227,7 +226,7 @@ impl FileSystem for Mounted {
             if mode.is_none() && uid.is_none() && gid.is_none() && atime.or(*mtime).is_none() {
                 return Ok(());
             }
-            let _p = fs.reserve(1).await?;
+            let _p = fs.reserve(u64::from(!inode.is_stub())).await?;
             let time =
                 |t: TimeSpec| Timespec { sec: t.secs.cast_unsigned().into(), nsec: t.nanos.into() };
             fs.stamp(&inode, false);
@@ -240,6 +239,10 @@ impl FileSystem for Mounted {
                 i.atime = atime.map_or(i.atime, time);
                 i.mtime = mtime.map_or(i.mtime, time);
             });
+            if inode.is_stub() {
+                // Nobody keeps it (`simple_setattr`).
+                return Ok(());
+            }
             let done = fs.must(|c| fs.update_inode(c, &inode));
             fs.settled(done).await
         })
@@ -250,25 +253,50 @@ impl FileSystem for Mounted {
             let fs = &self.0;
             let d = fs.dir(dir.0)?;
             let _lock = d.lock.lock().await;
-            let all = fs.with(|c| c.list_names(fs.tree, d.ino, 0));
+            let all = fs.with(|c| c.list_names(d.tree, d.ino, 0));
             let mut out = Vec::new();
             for (_, found) in fs.settled(all).await? {
                 let kind = FileKind::of(found.kind).and_then(kind_of).ok_or(FsError::Io)?;
-                out.push(DirEntry { name: found.name, ino: Ino(found.location.objectid), kind });
+                let to = found.location;
+                let ino = match to.kind {
+                    crate::disk::kind::ROOT_ITEM => {
+                        fs.find_subvolume(&d, &found.name, to.objectid)?.handle
+                    }
+                    _ => fs.handle(d.tree, to.objectid)?,
+                };
+                out.push(DirEntry { name: found.name, ino: Ino(ino), kind });
             }
             Ok(out)
         })
     }
 
-    fn open<'a>(&'a self, ino: Ino, _write: bool) -> Call<'a, ()> {
-        if let Some(inode) = self.0.inode_in_memory(ino.0).filter(|i| !i.is_gone.get()) {
+    fn open<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()> {
+        let open = move |inode: &Inode| {
+            if write && inode.vol.is_read_only {
+                return Err(FsError::ReadOnly);
+            }
             inode.opens.set(inode.opens.get() + 1);
-            return Call::now(Ok(()));
+            Ok(())
+        };
+        if let Some(inode) = self.0.inode_in_memory(ino.0).filter(|i| !i.is_gone.get()) {
+            return Call::now(open(&inode));
         }
         Call::later(async move {
-            let found = self.0.iget(ino.0).map(|i| i.opens.set(i.opens.get() + 1));
+            let found = self.0.iget(ino.0).and_then(|inode| open(&inode));
             self.0.settled(found).await
         })
+    }
+
+    fn create_subvolume<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(self.0.create_subvolume(dir.0, name))
+    }
+
+    fn snapshot<'a>(&'a self, source: Ino, to: (Ino, &'a [u8]), is_read_only: bool) -> Fut<'a, ()> {
+        Box::pin(self.0.snapshot(source.0, (to.0.0, to.1), is_read_only))
+    }
+
+    fn delete_subvolume<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Fut<'a, ()> {
+        Box::pin(self.0.delete_subvolume(dir.0, name))
     }
 
     fn release<'a>(&'a self, ino: Ino, _write: bool) -> Call<'a, ()> {
@@ -283,7 +311,7 @@ impl FileSystem for Mounted {
             return Call::now(Ok(()));
         }
         let flushes = inode.flush_on_close.take() && inode.map.has_dirty();
-        if !flushes && (n > 0 || inode.nlink() > 0) {
+        if !flushes && (n > 0 || !inode.is_unwanted()) {
             inode.opens.set(n);
             return Call::now(Ok(()));
         }
@@ -336,6 +364,10 @@ impl FileSystem for Mounted {
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
             let inode = self.0.iget(ino.0)?;
+            if inode.is_stub() {
+                // `noop_fsync`
+                return Ok(());
+            }
             self.0.fsync(&inode, kind, told).await
         })
     }
@@ -414,7 +446,10 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             check_xattr(name)?;
             let inode = self.0.iget(ino.0)?;
-            let found = self.0.with(|c| c.xattr(self.0.tree, inode.ino, name));
+            if inode.is_stub() {
+                return Err(FsError::NotInKernel);
+            }
+            let found = self.0.with(|c| c.xattr(inode.tree, inode.ino, name));
             self.0.settled(found).await?.ok_or(FsError::NoData)
         })
     }
@@ -422,7 +457,7 @@ impl FileSystem for Mounted {
     fn list_xattrs<'a>(&'a self, ino: Ino) -> Fut<'a, Vec<Vec<u8>>> {
         Box::pin(async move {
             let inode = self.0.iget(ino.0)?;
-            let found = self.0.with(|c| c.xattrs(self.0.tree, inode.ino));
+            let found = self.0.with(|c| c.xattrs(inode.tree, inode.ino));
             let found = found.map(|all| all.into_iter().map(|(name, _)| name).collect());
             self.0.settled(found).await
         })
@@ -439,15 +474,18 @@ impl FileSystem for Mounted {
             check_xattr(name)?;
             let fs = &self.0;
             let inode = fs.iget(ino.0)?;
+            if inode.is_stub() {
+                return Err(FsError::NotInKernel);
+            }
             let _user = InUse::new(&inode);
             let _lock = inode.lock.lock().await;
-            fs.check_writable()?;
+            fs.check_writable_in(&inode)?;
             let most = fs.core.borrow().xattr_bytes_max();
             if value.is_some_and(|v| v.len() + name.len() > most) {
                 return Err(FsError::NoSpace);
             }
             let _p = fs.reserve(2).await?;
-            let old = fs.with(|c| c.xattr(fs.tree, inode.ino, name))?;
+            let old = fs.with(|c| c.xattr(inode.tree, inode.ino, name))?;
             match (how, old.is_some()) {
                 (XattrSet::Create, true) => return Err(FsError::Exists),
                 (XattrSet::Replace, false) => return Err(FsError::NoData),
@@ -455,8 +493,8 @@ impl FileSystem for Mounted {
                 _ => {}
             }
             fs.with(|c| match value {
-                Some(value) => c.set_xattr(fs.tree, inode.ino, name, value, Set::Any),
-                None => c.remove_xattr(fs.tree, inode.ino, name),
+                Some(value) => c.set_xattr(inode.tree, inode.ino, name, value, Set::Any),
+                None => c.remove_xattr(inode.tree, inode.ino, name),
             })?;
             inode.logged.copy_all.set(true);
             fs.stamp(&inode, false);

@@ -147,7 +147,7 @@ impl Btrfs {
         inode.ordered.borrow_mut().insert(start, o.clone());
         self.endings.count.set(self.endings.count.get() + 1);
         if !site::ITEMS_LATER.on() {
-            let inode = self.inode_in_memory(inode.ino);
+            let inode = self.inode_in_memory(inode.handle);
             o.left.set(0);
             self.endings.queue.borrow_mut().extend(inode.map(|i| (i, o.clone())));
             self.endings.wake.wake_all();
@@ -325,7 +325,7 @@ impl Btrfs {
     }
 
     fn make_items(&self, c: &mut Core<'static>, inode: &Inode, o: &Ordered) -> FsResult<()> {
-        let (tree, kept) = (self.tree, o.kept.get());
+        let (tree, kept) = (inode.tree, o.kept.get());
         let transid = c.transid_begun()?;
         match o.place {
             Place::New => {

@@ -45,7 +45,7 @@ impl Btrfs {
         let wanted: Vec<u64> = (from..to).filter(|i| missing(*i)).collect();
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let (first, last) = (first * BLOCK, (last + 1) * BLOCK);
-        let parts = self.with(|c| c.parts(self.tree, inode.ino, first, last))?;
+        let parts = self.with(|c| c.parts(inode.tree, inode.ino, first, last))?;
         let (mut runs, mut result): (Vec<Run>, _) = (Vec::new(), Ok(()));
         for i in wanted {
             let at = i * BLOCK;
@@ -53,7 +53,7 @@ impl Btrfs {
             let part = parts.iter().find(|p| p.start <= at && p.end > at);
             let address = match part {
                 Some(p) if p.is_inline() => {
-                    let data = self.with(|c| c.inline_data(self.tree, inode.ino));
+                    let data = self.with(|c| c.inline_data(inode.tree, inode.ino));
                     let mut data = match data {
                         Ok(data) => data.unwrap_or_default(),
                         Err(e) => {

@@ -75,11 +75,11 @@ impl Btrfs {
         len: u64,
         how: Share,
     ) -> FsResult<u64> {
-        self.check_writable()?;
-        let is_same = source.ino == target.ino;
+        self.check_writable_in(target)?;
+        let is_same = source.handle == target.handle;
         // `lock_two_nondirectories`, which has the order of addresses.
         let (first, second) =
-            if source.ino <= target.ino { (source, target) } else { (target, source) };
+            if source.handle <= target.handle { (source, target) } else { (target, source) };
         let _first = first.lock.lock().await;
         let _second = if is_same { None } else { Some(second.lock.lock().await) };
         let len = self.prepare((source, from), (target, to), len, how).await?;
@@ -203,7 +203,7 @@ impl Btrfs {
             len = len / BLOCK * BLOCK;
             len
         };
-        if source.ino == target.ino && to + covered > from && to < from + covered {
+        if source.handle == target.handle && to + covered > from && to < from + covered {
             return Err(FsError::Invalid("a clone of ranges of one file that overlap"));
         }
         if len != asked && how == Share::Clone {
@@ -269,7 +269,7 @@ impl Btrfs {
         // The end of what the target has of the range.
         let mut done = r.to;
         while at < r.from + r.len {
-            let found = self.with(|c| c.part_from(self.tree, r.source.ino, at));
+            let found = self.with(|c| c.part_from(r.source.tree, r.source.ino, at));
             let found = self.settled(found).await?;
             let Some(part) = found.filter(|p| p.start < r.from + r.len) else { break };
             let to = r.place(part.start);
@@ -293,7 +293,7 @@ impl Btrfs {
         from: u64,
         to: u64,
     ) -> FsResult<super::room::Promise> {
-        let parts = self.with(|c| c.parts(self.tree, r.target.ino, from, to));
+        let parts = self.with(|c| c.parts(r.target.tree, r.target.ino, from, to));
         let parts = wide(self.settled(parts).await?.len());
         self.reserve(4 + parts / DROPPED_PER_ITEM).await
     }
@@ -314,7 +314,7 @@ impl Btrfs {
         item.num_bytes = bytes.into();
         let end = to + bytes;
         let _p = self.reserve_step(r, dropped, end).await?;
-        let (tree, target) = (self.tree, r.target);
+        let (tree, target) = (r.target.tree, r.target);
         let done = self.must(|c| {
             let transid = c.transid_begun()?;
             let gone = c.drop_extents(tree, target.ino, dropped, end)?;
@@ -344,12 +344,12 @@ impl Btrfs {
         part: &FilePart,
         (dropped, to): (u64, u64),
     ) -> FsResult<u64> {
-        let (tree, target) = (self.tree, r.target);
+        let (tree, target) = (r.target.tree, r.target);
         let key = |ino| Key::new(ino, kind::EXTENT_DATA, 0);
         let bytes = part.end - part.start;
         let (end, stop) = (to + bytes, to.saturating_add(bytes.next_multiple_of(BLOCK)));
         let found = self.with(|c| {
-            let Some(item) = c.lookup(tree, key(r.source.ino))? else {
+            let Some(item) = c.lookup(r.source.tree, key(r.source.ino))? else {
                 return Err(FsError::NotFound);
             };
             let own = c.part_from(tree, target.ino, 0)?;
@@ -401,7 +401,7 @@ impl Btrfs {
         let _p = self.reserve_step(r, from, r.end()).await?;
         let done = self.must(|c| {
             let transid = c.transid_begun()?;
-            let gone = c.drop_extents(self.tree, target.ino, from, r.end())?;
+            let gone = c.drop_extents(target.tree, target.ino, from, r.end())?;
             target.add_bytes(0, gone);
             if from < block_end(target.size()) {
                 self.note_modified(target, from, r.end(), transid);

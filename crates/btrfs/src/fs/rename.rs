@@ -9,12 +9,38 @@ use wp_base::{FsError, FsResult};
 use wp_rt::CpuOp;
 use wp_vfs::{RenameHow, may_create, may_delete};
 
+use crate::core::Core;
+
 use super::Btrfs;
 use super::inode::Inode;
 use super::namei::Place;
 
+/// What an exchange cannot be done with.
+const STUBS: &str = "btrfs: an exchange of the name of a subvolume that is not there";
+
+/// Only a subvolume's name moves to another tree. `btrfs_rename`.
+fn check_trees(from: &Inode, to: &Inode, moved: &Inode) -> FsResult<()> {
+    match from.tree == to.tree || moved.is_subvol() {
+        _ if to.is_stub() => Err(FsError::NotPermitted),
+        true => Ok(()),
+        false => Err(FsError::CrossDevice),
+    }
+}
+
 impl Btrfs {
-    /// Is `ino` the directory `dir`, or above it? Errors: `Corrupt` if the way up is a ring.
+    /// May names of both directories be changed? `may_delete`, `may_create`.
+    fn may_move(&self, from: &Inode, to: &Inode) -> FsResult<()> {
+        self.check_writable_in(from)?;
+        self.check_writable_in(to)
+    }
+
+    /// What has moved has a new time; of a subvolume, whose name is not its own, in memory only.
+    fn update_moved(&self, c: &mut Core<'static>, moved: &Inode) -> FsResult<()> {
+        if moved.is_subvol() { Ok(()) } else { self.update_inode(c, moved) }
+    }
+
+    /// Is `ino` the directory `dir`, or above it, in whatever subvolume? Errors: `Corrupt` if the
+    /// way up is a ring.
     fn is_above(&self, ino: u64, mut dir: u64) -> FsResult<bool> {
         let mut seen = BTreeSet::new();
         loop {
@@ -25,10 +51,8 @@ impl Btrfs {
             if dir == ino {
                 return Ok(true);
             }
-            if dir == self.root_dir {
-                return Ok(false);
-            }
-            dir = self.with(|c| c.parent_of(self.tree, dir))?;
+            let Some(above) = self.above(dir)? else { return Ok(false) };
+            dir = above;
         }
     }
 
@@ -40,18 +64,19 @@ impl Btrfs {
         a: &'i Rc<Inode>,
         b: &'i Rc<Inode>,
     ) -> FsResult<(&'i Rc<Inode>, &'i Rc<Inode>)> {
-        if a.ino == b.ino {
+        if a.handle == b.handle {
             return Ok((a, b));
         }
         let known = self.core.borrow().missed.len();
-        let is_above =
-            |a: &Inode, b: &Inode| self.check_dir(b).and_then(|()| self.is_above(a.ino, b.ino));
+        let is_above = |a: &Inode, b: &Inode| {
+            self.check_dir(b).and_then(|()| self.is_above(a.handle, b.handle))
+        };
         let above = is_above(a, b).and_then(|ab| Ok((ab, is_above(b, a)?)));
         self.core.borrow_mut().missed.truncate(known);
         let a_first = match above? {
             (true, _) => true,
             (_, true) => false,
-            _ => a.ino < b.ino,
+            _ => a.handle < b.handle,
         };
         Ok(if a_first { (a, b) } else { (b, a) })
     }
@@ -65,26 +90,38 @@ impl Btrfs {
         let moved = self.find_in(from)?.ok_or(FsError::NotFound)?;
         self.check_dir(to.0)?;
         let old = self.find_in(to)?;
-        if moved.is_dir() && from.0.ino != to.0.ino && self.is_above(moved.ino, to.0.ino)? {
+        let crosses = from.0.handle != to.0.handle;
+        if moved.is_dir() && crosses && self.is_above(moved.handle, to.0.handle)? {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
-        if let Some(old) = old.as_ref().filter(|old| old.ino != moved.ino) {
+        if let Some(old) = old.as_ref().filter(|old| old.handle != moved.handle) {
             // Before anything is said of what they are (`do_renameat2`).
-            if old.is_dir() && from.0.ino != to.0.ino && self.is_above(old.ino, from.0.ino)? {
+            if old.is_dir() && crosses && self.is_above(old.handle, from.0.handle)? {
                 return Err(FsError::NotEmpty);
             }
+            self.may_move(from.0, to.0)?;
             may_delete(from.0.file_flags(), moved.file_flags())?;
             may_delete(to.0.file_flags(), old.file_flags())?;
             match (moved.is_dir(), old.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),
+                _ => {}
+            }
+            check_trees(from.0, to.0, &moved)?;
+            match (moved.is_dir(), old.is_dir()) {
+                _ if moved.is_stub() || old.is_subvol() => return Err(FsError::NotEmpty),
                 (true, true) if old.size() > 0 => return Err(FsError::NotEmpty),
                 _ => {}
             }
         }
         if old.is_none() {
+            self.may_move(from.0, to.0)?;
             may_delete(from.0.file_flags(), moved.file_flags())?;
             may_create(to.0.file_flags())?;
+            check_trees(from.0, to.0, &moved)?;
+            if moved.is_stub() {
+                return Err(FsError::NotEmpty);
+            }
         }
         Ok((moved, old))
     }
@@ -97,10 +134,11 @@ impl Btrfs {
         how: RenameHow,
     ) -> FsResult<()> {
         let (a, b) = (self.dir(from.0)?, self.dir(to.0)?);
-        let _one = if a.ino == b.ino { None } else { Some(self.moves.lock().await) };
+        let _one = if a.handle == b.handle { None } else { Some(self.moves.lock().await) };
         let (first, second) = self.in_order(&a, &b)?;
         let lock = first.lock.lock().await;
-        let other = if first.ino == second.ino { None } else { Some(second.lock.lock().await) };
+        let other =
+            if first.handle == second.handle { None } else { Some(second.lock.lock().await) };
         self.check_writable()?;
         let (from, to) = ((&a, from.1), (&b, to.1));
         if how == RenameHow::Exchange {
@@ -115,12 +153,12 @@ impl Btrfs {
         }
         let (moved, old) = self.check_rename(from, to)?;
         // What is replaced is no directory that is locked: that one is not empty.
-        let victim = match old.as_ref().filter(|old| old.ino != moved.ino) {
+        let victim = match old.as_ref().filter(|old| old.handle != moved.handle) {
             Some(old) => Some(old.lock.lock().await),
             None => None,
         };
         // What replaces a file that has something is sent now, not with the commit.
-        let replaced = old.as_ref().filter(|old| old.ino != moved.ino);
+        let replaced = old.as_ref().filter(|old| old.handle != moved.handle);
         if moved.is_file() && replaced.is_some_and(|old| old.size() > 0) {
             self.start_flush(&moved).await;
         }
@@ -129,21 +167,26 @@ impl Btrfs {
         let p = self.reserve(11 + if left.is_some() { 5 } else { 0 }).await?;
         self.rt.cpu(CpuOp::NameChange, 2).await;
         let (moved, again) = self.check_rename(from, to)?;
-        if again.as_ref().is_some_and(|old| old.ino == moved.ino) {
+        if again.as_ref().is_some_and(|old| old.handle == moved.handle) {
             return Ok(());
         }
         if again.is_none() {
-            self.with(|c| c.check_name(self.tree, b.ino, to.1))?;
+            self.with(|c| c.check_name(b.tree, b.ino, to.1))?;
         }
         let index = self.with(|c| self.take_index(c, &b))?;
-        // The one step that may find no room.
-        self.with(|c| c.add_ref(self.tree, moved.ino, b.ino, index, to.1))?;
-        if a.ino != b.ino {
+        if moved.is_subvol() {
+            // No log tells of it.
+            self.logs.need_commit(self.with(|c| c.transid_begun())?);
+        } else {
+            // The one step that may find no room.
+            self.with(|c| c.add_ref(b.tree, moved.ino, b.ino, index, to.1))?;
+        }
+        if a.handle != b.handle {
             self.note_move(&a, &moved);
         }
         let done = self.must(|c| {
             let was = self.remove_name(c, from, &moved)?;
-            self.update_inode(c, &moved)?;
+            self.update_moved(c, &moved)?;
             let gone = match &again {
                 Some(old) => Some(self.drop_name(c, to, old)?),
                 None => None,
@@ -157,16 +200,17 @@ impl Btrfs {
                 self.note_replaced(&b, old);
                 self.forget_logged_name(to, old, gone);
             }
-            self.log_new_name(&moved, Some((&a, was)));
+            if !moved.is_subvol() {
+                self.log_new_name(&moved, Some((&a, was)));
+            }
         }
         let done = match (&done, left) {
             (Ok(_), Some(mut spec)) => {
                 let dir = a.attr();
                 // `inode_init_owner`
                 spec.gid = if dir.mode & 0o2000 == 0 { spec.gid } else { dir.gid };
-                let ino = self.next_ino.get();
-                self.next_ino.set(ino + 1);
-                self.must(|c| self.make_in(c, from, ino, &spec))
+                let ino = a.vol.take_ino();
+                self.must(|c| self.make_in(c, from, ino, &spec).map(drop))
             }
             _ => done.map(|_| ()),
         };
@@ -183,20 +227,27 @@ impl Btrfs {
     /// `btrfs_rename_exchange`.
     async fn exchange(&self, from: Place<'_>, to: Place<'_>) -> FsResult<()> {
         let (a, b) = (from.0, to.0);
-        let crosses = a.ino != b.ino;
+        let crosses = a.handle != b.handle;
         let find = || -> FsResult<(Rc<Inode>, Rc<Inode>)> {
             let x = self.find_in(from)?.ok_or(FsError::NotFound)?;
             self.check_dir(b)?;
             let y = self.find_in(to)?.ok_or(FsError::NotFound)?;
             if crosses
-                && (x.is_dir() && self.is_above(x.ino, b.ino)?
-                    || y.is_dir() && self.is_above(y.ino, a.ino)?)
+                && (x.is_dir() && self.is_above(x.handle, b.handle)?
+                    || y.is_dir() && self.is_above(y.handle, a.handle)?)
             {
                 return Err(FsError::Invalid("a directory cannot move into itself"));
             }
-            if x.ino != y.ino {
+            if x.handle != y.handle {
+                self.may_move(a, b)?;
                 may_delete(a.file_flags(), x.file_flags())?;
                 may_delete(b.file_flags(), y.file_flags())?;
+                if a.tree != b.tree && !(x.is_subvol() && y.is_subvol()) {
+                    return Err(FsError::CrossDevice);
+                }
+                if x.is_stub() || y.is_stub() {
+                    return Err(FsError::Unsupported(STUBS.to_owned()));
+                }
             }
             Ok((x, y))
         };
@@ -205,14 +256,23 @@ impl Btrfs {
         let _p = self.reserve(16).await?;
         self.rt.cpu(CpuOp::NameChange, 2).await;
         let (x, y) = find()?;
-        if x.ino == y.ino {
+        if x.handle == y.handle {
             return Ok(());
         }
         let (of_x, of_y) = self.with(|c| Ok((self.take_index(c, b)?, self.take_index(c, a)?)))?;
-        // The one step that may find no room.
-        self.with(|c| c.add_ref(self.tree, x.ino, b.ino, of_x, to.1))?;
-        if let Err(e) = self.with(|c| c.add_ref(self.tree, y.ino, a.ino, of_y, from.1)) {
-            self.with(|c| c.remove_ref(self.tree, x.ino, b.ino, to.1))?;
+        if x.is_subvol() || y.is_subvol() {
+            self.logs.need_commit(self.with(|c| c.transid_begun())?);
+        }
+        // The steps that may find no room.
+        if !x.is_subvol() {
+            self.with(|c| c.add_ref(b.tree, x.ino, b.ino, of_x, to.1))?;
+        }
+        if !y.is_subvol()
+            && let Err(e) = self.with(|c| c.add_ref(a.tree, y.ino, a.ino, of_y, from.1))
+        {
+            if !x.is_subvol() {
+                self.with(|c| c.remove_ref(b.tree, x.ino, b.ino, to.1))?;
+            }
             return Err(e);
         }
         if crosses {
@@ -221,9 +281,9 @@ impl Btrfs {
         }
         let done = self.must(|c| {
             let was_x = self.remove_name(c, from, &x)?;
-            self.update_inode(c, &x)?;
+            self.update_moved(c, &x)?;
             let was_y = self.remove_name(c, to, &y)?;
-            self.update_inode(c, &y)?;
+            self.update_moved(c, &y)?;
             self.add_name(c, to, &x, of_x)?;
             self.add_name(c, from, &y, of_y)?;
             Ok((was_x, was_y))
@@ -232,8 +292,11 @@ impl Btrfs {
             let now = self.newest();
             x.logged.renamed.set(now);
             y.logged.renamed.set(now);
-            self.log_new_name(&x, Some((a, was_x)));
-            self.log_new_name(&y, Some((b, was_y)));
+            for (inode, from, was) in [(&x, a, was_x), (&y, b, was_y)] {
+                if !inode.is_subvol() {
+                    self.log_new_name(inode, Some((from, was)));
+                }
+            }
         }
         self.settled(done.map(|_| ())).await
     }

@@ -88,10 +88,12 @@ impl Btrfs {
         } else if !self.opts.treelog {
             // Asked before all else, so that also what has no name is committed.
             Err(Stop::Full)
+        } else if self.with(|c| Ok(!inode.vol.can_log(c)?))? {
+            Err(Stop::Full)
         } else if (nameless && !self.opts.era.logs_nameless) || (is_idle && self.is_in_log(inode)) {
             Err(Stop::Nothing)
         } else {
-            self.log_with(inode.ino, false, ordered, |log| log.inode_and_parents(inode, Mode::All))
+            self.log_with(inode, false, ordered, |log| log.inode_and_parents(inode, Mode::All))
         };
         let read = self.settle().await;
         drop(lock);
@@ -100,7 +102,7 @@ impl Btrfs {
                 self.logs.need_commit(transid);
                 Err(Stop::Full)
             }
-            Ok(((), number)) => self.sync_log(transid, number).await,
+            Ok(((), number)) => self.sync_log(&inode.vol, transid, number).await,
             Err(stop) => Err(stop),
         };
         drop(handle);

@@ -98,10 +98,10 @@ impl Btrfs {
         loop {
             let _p = self.reserve_removal(2).await?;
             let done = self.must(|c| {
-                if c.part_from(self.tree, inode.ino, size)?.is_some() {
+                if c.part_from(inode.tree, inode.ino, size)?.is_some() {
                     inode.need_full_sync();
                 }
-                let (dropped, is_done) = c.cut_extents(self.tree, inode.ino, size, BATCH)?;
+                let (dropped, is_done) = c.cut_extents(inode.tree, inode.ino, size, BATCH)?;
                 inode.add_bytes(0, dropped);
                 inode.disk_size.set(size);
                 self.update_inode(c, inode)?;
@@ -116,19 +116,19 @@ impl Btrfs {
     /// An inode may be one without names that nobody uses: then it goes, now or, if something of it
     /// is on its way, by the cleaner.
     pub(super) fn note_unused(&self, inode: &Rc<Inode>) {
-        if inode.nlink() == 0
+        if inode.is_unwanted()
             && !inode.is_used()
             && !inode.is_gone.get()
             && inode.ordered.borrow().is_empty()
             && self.is_mounted.get()
         {
-            self.cleaner.add(inode.ino);
+            self.cleaner.add(inode.handle);
         }
     }
 
     /// The last use of an inode may be gone. Waits: for what a deletion waits for. `iput`.
     pub(super) async fn put(&self, inode: &Rc<Inode>) -> FsResult<()> {
-        if inode.nlink() > 0 || inode.is_used() || inode.is_gone.get() {
+        if !inode.is_unwanted() || inode.is_used() || inode.is_gone.get() {
             return Ok(());
         }
         if !inode.ordered.borrow().is_empty() {
@@ -147,20 +147,27 @@ impl Btrfs {
         self.rt.cpu(CpuOp::InodeChange, 1).await;
         self.drop_blocks(inode, 0, u64::MAX).await;
         self.wait_ordered(inode, 0, u64::MAX).await;
-        let done = self.delete_items(inode.ino).await;
-        self.inodes.borrow_mut().remove(&inode.ino);
+        let done = match inode.nlink() {
+            0 => self.delete_items(inode.tree, inode.ino).await,
+            // All of its tree goes.
+            _ => Ok(()),
+        };
+        self.inodes.borrow_mut().remove(&inode.handle);
+        if inode.vol.is_dead.get() {
+            self.note_dead(inode.tree);
+        }
         done
     }
 
     /// Deletes all items of an inode and what they lead to, and its orphan item.
-    pub(super) async fn delete_items(&self, ino: u64) -> FsResult<()> {
+    pub(super) async fn delete_items(&self, tree: u64, ino: u64) -> FsResult<()> {
         loop {
             let _p = self.reserve_removal(2).await?;
             let done = self.must(|c| {
-                let (_, is_done) = c.cut_extents(self.tree, ino, 0, BATCH)?;
+                let (_, is_done) = c.cut_extents(tree, ino, 0, BATCH)?;
                 if is_done {
-                    while c.remove_inode_items(self.tree, Key::new(ino, 0, 0), 100)? {}
-                    c.remove_orphan(self.tree, ino)?;
+                    while c.remove_inode_items(tree, Key::new(ino, 0, 0), 100)? {}
+                    c.remove_orphan(tree, ino)?;
                 }
                 Ok(is_done)
             });

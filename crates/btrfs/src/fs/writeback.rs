@@ -48,7 +48,7 @@ impl Btrfs {
         if let Some(o) = ordered.range(..=at).next_back().map(|(_, o)| o).filter(|o| o.end() > at) {
             return Ok(address(o));
         }
-        let next = c.part_from(self.tree, inode.ino, at)?;
+        let next = c.part_from(inode.tree, inode.ino, at)?;
         let coming = ordered.range(at..).next().map(|(start, o)| (*start, address(o)));
         match (next, coming) {
             (Some(p), Some((start, _))) if p.start <= start => return Ok(of_part(p)),
@@ -58,13 +58,13 @@ impl Btrfs {
         }
         let Some(before) = at.checked_sub(1) else { return Ok(0) };
         let key = |at| crate::disk::Key::new(inode.ino, crate::disk::kind::EXTENT_DATA, at);
-        let last = c.last(self.tree, key(0), key(before))?;
+        let last = c.last(inode.tree, key(0), key(before))?;
         let gone = ordered.range(..at).next_back().map(|(start, o)| (*start, address(o)));
         match (last, gone) {
             (Some((k, _)), Some((start, address))) if start >= k.offset => Ok(address),
             (None, Some((_, address))) => Ok(address),
             (Some((k, _)), _) => {
-                Ok(c.part_from(self.tree, inode.ino, k.offset)?.map_or(0, of_part))
+                Ok(c.part_from(inode.tree, inode.ino, k.offset)?.map_or(0, of_part))
             }
             (None, None) => Ok(0),
         }
@@ -127,13 +127,13 @@ impl Btrfs {
         if !inode.is_nodatacow() && !part.is_prealloc() {
             return Ok(false);
         }
-        c.open_root(self.tree)?;
-        if item.head.generation.get() <= c.root(self.tree)?.item.last_snapshot.get() {
+        c.open_root(inode.tree)?;
+        if item.head.generation.get() <= c.root(inode.tree)?.item.last_snapshot.get() {
             return Ok(false);
         }
         let (address, bytes) = (item.disk_bytenr.get(), item.disk_num_bytes.get());
         let offset = part.start.wrapping_sub(item.offset.get());
-        let own = Reference::Data { root: self.tree, objectid: inode.ino, offset };
+        let own = Reference::Data { root: inode.tree, objectid: inode.ino, offset };
         if let Some((_, _, extent)) = c.find_extent(address, None, bytes)? {
             let is_own = extent.head.flags.get() & extent_flag::DATA != 0
                 && extent.refs.iter().all(|r| r.who == own)
@@ -142,7 +142,7 @@ impl Btrfs {
                 return Ok(false);
             }
         }
-        let r = DataRef { bytenr: address, bytes, root: self.tree, inode: inode.ino, offset };
+        let r = DataRef { bytenr: address, bytes, root: inode.tree, inode: inode.ino, offset };
         if c.has_other_changes(r) {
             return Ok(false);
         }
@@ -153,7 +153,7 @@ impl Btrfs {
 
     /// The same for files that are written in place where they can be. `run_delalloc_nocow`.
     fn allocate_in_place(&self, inode: &Rc<Inode>, start: u64, end: u64) -> FsResult<()> {
-        let parts = self.with(|c| c.parts(self.tree, inode.ino, start, end))?;
+        let parts = self.with(|c| c.parts(inode.tree, inode.ino, start, end))?;
         let mut at = start;
         for part in parts {
             let range = (start, end);
@@ -196,8 +196,8 @@ impl Btrfs {
         let data = b.with(|bytes| bytes.get(..crate::disk::index(size)).map(<[u8]>::to_vec));
         let Some(data) = data else { return Ok(false) };
         self.must(|c| {
-            let dropped = c.drop_extents(self.tree, inode.ino, 0, BLOCK)?;
-            c.insert_inline(self.tree, inode.ino, &data)?;
+            let dropped = c.drop_extents(inode.tree, inode.ino, 0, BLOCK)?;
+            c.insert_inline(inode.tree, inode.ino, &data)?;
             inode.add_bytes(size, dropped);
             inode.disk_size.set(inode.size());
             self.update_inode(c, inode)
@@ -475,7 +475,7 @@ impl WbOps for Inode {
     fn writepages<'a>(&'a self, map: &'a Rc<Mapping>, wbc: &'a WbControl) -> Fut<'a, ()> {
         Box::pin(async move {
             let Some(fs) = self.fs.upgrade() else { return Ok(()) };
-            let me = fs.inode_in_memory(self.ino).filter(|me| Rc::ptr_eq(&me.map, map));
+            let me = fs.inode_in_memory(self.handle).filter(|me| Rc::ptr_eq(&me.map, map));
             match me {
                 Some(me) => fs.write_pages(&me, wbc).await,
                 None => Ok(()),

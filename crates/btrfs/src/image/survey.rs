@@ -7,6 +7,7 @@ use wp_base::{FsError, FsResult};
 use wp_medium::Overlay;
 use wp_vfs::{FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
 
+use crate::disk::root::inode_number;
 use crate::disk::wide;
 use crate::replay::{RecoverOptions, recover};
 
@@ -72,6 +73,7 @@ fn file(
     record: &Record,
     faults: &mut Vec<String>,
 ) -> FsResult<SurveyedFile> {
+    let mounted = image.default_subvolume()?;
     let inode = &record.inode;
     let mode = inode.mode.get();
     let kind = FileType::from_mode(mode).ok_or_else(|| {
@@ -116,7 +118,9 @@ fn file(
     Ok(SurveyedFile {
         path,
         kind,
-        ino: record.ino,
+        // One that has no place among the others is a stranger to a program.
+        ino: inode_number(record.tree.id, record.ino, mounted).unwrap_or(u64::MAX),
+        subvolume: !record.is_stub && record.ino == record.tree.item.root_dirid.get(),
         nlink: inode.nlink.get(),
         size: inode.size.get(),
         stat: Stat {

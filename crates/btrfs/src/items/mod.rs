@@ -17,12 +17,14 @@ mod inodes;
 mod names;
 mod parts;
 mod refs;
+mod roots;
 mod written;
 mod xattrs;
 
 pub use extents::Extent;
 pub use names::{INDEX_START, NameEntry};
 pub use parts::FilePart;
+pub use roots::RootName;
 pub use xattrs::Set;
 
 use wp_base::FsError;

@@ -72,6 +72,20 @@ impl Core<'_> {
         }
     }
 
+    /// The index that a name has in a directory, found among all. Errors: `NotFound`.
+    /// `btrfs_search_dir_index_item`.
+    pub fn index_of(&mut self, tree: u64, dir: u64, name: &[u8]) -> FsResult<u64> {
+        let mut from = 0;
+        while let Some((index, found)) = self.read_dir(tree, dir, from)? {
+            if found.name == name {
+                return Ok(index);
+            }
+            let Some(next) = index.checked_add(1) else { break };
+            from = next;
+        }
+        Err(FsError::NotFound)
+    }
+
     /// An index for a new name: one more than the greatest. Errors: `Corrupt` if none is left.
     /// `btrfs_set_inode_index_count`.
     pub fn next_index(&mut self, tree: u64, dir: u64) -> FsResult<u64> {

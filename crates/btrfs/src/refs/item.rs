@@ -196,6 +196,18 @@ impl Core<'_> {
         }
     }
 
+    /// Has the item of a tree block this use, or is there one of its own?
+    pub(super) fn has_stored_reference(
+        &mut self,
+        block: u64,
+        level: u8,
+        who: Reference,
+    ) -> FsResult<bool> {
+        let found = self.find_extent(block, Some(level), self.block_bytes())?;
+        let Some((_, _, item)) = found else { return Ok(false) };
+        Ok(item.refs.iter().any(|r| r.who == who) || self.find_keyed(block, who)?.is_some())
+    }
+
     /// An extent has uses less. Answers whether these were the last: then its item is gone.
     /// `__btrfs_free_extent`.
     pub(super) fn drop_reference(

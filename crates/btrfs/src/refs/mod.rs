@@ -200,6 +200,25 @@ impl Core<'_> {
         }
     }
 
+    /// A use of a tree block that stays another's ends. `btrfs_free_extent` of a tree block.
+    pub(crate) fn drop_block_ref(&mut self, block: u64, level: u8, who: Reference) {
+        let bytes = self.block_bytes();
+        self.refs.change(block, bytes, Some(level), who, -1);
+    }
+
+    /// Has a tree block this use, with what was not run yet? `check_ref_exists`.
+    pub(crate) fn has_reference(
+        &mut self,
+        block: u64,
+        level: u8,
+        who: Reference,
+    ) -> FsResult<bool> {
+        if self.has_stored_reference(block, level, who)? {
+            return Ok(true);
+        }
+        Ok(self.refs.heads.get(&block).is_some_and(|head| head.users.contains_key(&who)))
+    }
+
     /// Uses of a tree block and flags of its item, with what was not run yet.
     /// `btrfs_lookup_extent_info`.
     pub(crate) fn extent_refs(&mut self, block: u64, level: u8) -> FsResult<(u64, u64)> {

@@ -82,7 +82,8 @@ impl Core<'_> {
     /// `commit_fs_roots`.
     fn update_file_trees(&mut self) -> FsResult<()> {
         for tree in std::mem::take(&mut self.trans.file_trees) {
-            let root = self.root(tree)?;
+            let root = self.root_mut(tree)?;
+            root.force_cow = false;
             if root.commit_node != root.node {
                 self.set_root_item(tree)?;
             }
@@ -206,6 +207,15 @@ impl Core<'_> {
     pub fn seal_log_blocks(&mut self) -> FsResult<Vec<PlanBlock>> {
         let dirty = std::mem::take(&mut self.blocks.dirty_log);
         self.seal(&dirty)
+    }
+
+    /// The same of some of them.
+    pub(crate) fn seal_log_blocks_of(
+        &mut self,
+        some: impl Iterator<Item = u64>,
+    ) -> FsResult<Vec<PlanBlock>> {
+        let some: BTreeSet<u64> = some.filter(|b| self.blocks.dirty_log.remove(b)).collect();
+        self.seal(&some)
     }
 
     /// The last plan is on the device. `btrfs_finish_extent_commit`.

@@ -8,7 +8,7 @@
 //! Invariants: 1. the next transaction may begin when there is a plan, before it is written: it
 //!                copies all blocks of the plan before it changes them.
 //!             2. one plan at a time: the next is made after `committed`.
-//! Left out:   snapshots, quotas, and what is done before a commit for calls that run (delayed
+//! Left out:   quotas, and what is done before a commit for calls that run (delayed
 //!             items, ordered extents), which is the file system's.
 //! Source:     `btrfs_commit_transaction` and what it calls.
 
@@ -16,12 +16,16 @@
 
 mod commit;
 mod committed;
+mod drop;
 pub mod logs;
+mod subvolumes;
 mod supers;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+pub use drop::Dropped;
+pub use subvolumes::NewRoot;
 use wp_base::{FsError, FsResult};
 
 use crate::core::Core;

@@ -17,7 +17,7 @@ const HINT_ALIGN: u64 = 1 << 30;
 
 impl Core<'_> {
     /// Must a block be copied before it is changed? `should_cow_block`.
-    pub(super) fn should_cow(&self, tree: u64, block: u64) -> FsResult<bool> {
+    pub(crate) fn should_cow(&self, tree: u64, block: u64) -> FsResult<bool> {
         let header = self.node(block)?.header();
         let unsafe_flags = flag::WRITTEN | flag::RELOC;
         let is_ours = header.generation.get() == self.transid();
@@ -26,7 +26,7 @@ impl Core<'_> {
 
     /// Copies a block to a new place; its parent (0: it is the root), or the root, leads there
     /// then. Answers the new address. `btrfs_force_cow_block`.
-    pub(super) fn cow(&mut self, tree: u64, block: u64, parent: u64, slot: usize) -> FsResult<u64> {
+    pub(crate) fn cow(&mut self, tree: u64, block: u64, parent: u64, slot: usize) -> FsResult<u64> {
         let hint = block / HINT_ALIGN * HINT_ALIGN;
         let level = self.node(block)?.level();
         let old = self.bytes_of(block)?;

@@ -115,6 +115,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
         .collect();
     let modified = Stamp::decode(inode.mtime, record.extra.mtime_extra);
     let file = SurveyedFile {
+        subvolume: false,
         allocated: (kind == FileType::File).then_some(end.unwrap_or(0)),
         path,
         kind,

@@ -94,6 +94,7 @@ fn file(image: &Image<'_>, path: String, record: &InodeRecord) -> FsResult<Found
     }
     let modified = inode.modified();
     let file = SurveyedFile {
+        subvolume: false,
         allocated: None,
         path,
         kind,

@@ -69,6 +69,7 @@ fn file(image: &Image<'_>, path: String, record: &Record) -> FsResult<SurveyedFi
         }));
     }
     Ok(SurveyedFile {
+        subvolume: false,
         allocated: None,
         path,
         kind,

@@ -74,7 +74,7 @@ impl Log<'_> {
             return Ok(());
         }
         let end = inode.size().next_multiple_of(BLOCK);
-        let parts = self.c.parts(self.fs.tree, inode.ino, 0, end)?;
+        let parts = self.c.parts(inode.tree, inode.ino, 0, end)?;
         let mut at = 0;
         for p in &parts {
             if p.start > at {
@@ -103,7 +103,7 @@ impl Log<'_> {
             return Ok(());
         }
         let end = inode.size().next_multiple_of(BLOCK);
-        let parts = self.c.parts(self.fs.tree, inode.ino, end, u64::MAX)?;
+        let parts = self.c.parts(inode.tree, inode.ino, end, u64::MAX)?;
         let mut behind = end;
         let mut has_dropped = false;
         for p in parts.into_iter().filter(FilePart::is_prealloc) {
@@ -127,7 +127,7 @@ impl Log<'_> {
     /// The space behind `size` that the last commit has: replay would drop it with all that is
     /// behind the length in the log. No Linux does.
     pub fn keep_prealloc(&mut self, inode: &Inode, size: u64) -> FsResult<()> {
-        let (tree, end) = (self.fs.tree, size.next_multiple_of(BLOCK));
+        let (tree, end) = (self.tree, size.next_multiple_of(BLOCK));
         let parts = self.c.with_committed(tree, |c, old| c.parts(old, inode.ino, end, u64::MAX))?;
         for p in parts.into_iter().filter(FilePart::is_prealloc) {
             self.put_part(inode, &if p.start < end { p.behind(end) } else { p })?;
@@ -161,7 +161,7 @@ impl Log<'_> {
             for (start, bytes) in runs.iter() {
                 let end = start + bytes;
                 let mut at = start;
-                for p in self.c.parts(self.fs.tree, inode.ino, start, end)? {
+                for p in self.c.parts(inode.tree, inode.ino, start, end)? {
                     self.put_hole(inode.ino, at, p.start)?;
                     at = at.max(p.end.next_multiple_of(BLOCK));
                     let is_new = p.item.is_some_and(|i| i.head.generation.get() >= self.transid);

@@ -136,7 +136,7 @@ impl Log<'_> {
         let item = if was_logged {
             self.c.lookup(self.log, key)?
         } else if inode.item.borrow().generation.get() < self.transid {
-            self.c.with_committed(self.fs.tree, |c, old| c.lookup(old, key))?
+            self.c.with_committed(self.tree, |c, old| c.lookup(old, key))?
         } else {
             None
         };
@@ -168,7 +168,7 @@ impl Log<'_> {
         let to = Key::new(inode.ino, last, u64::MAX);
         let is_old = inode.item.borrow().generation.get() < self.transid;
         let no_refs = self.old().dir_refs && inode.is_dir() && is_old;
-        while let Some(path) = self.c.seek(self.fs.tree, from)? {
+        while let Some(path) = self.c.seek(self.tree, from)? {
             let generation = self.c.leaf(&path)?.header().generation.get();
             let Some((key, bytes)) = self.c.item(&path)? else { break };
             if key > to {
@@ -206,7 +206,7 @@ impl Log<'_> {
             extrefs(bytes).flatten().map(|n| (n.parent, n.name.to_vec())).collect()
         };
         for (parent, name) in names {
-            let tree = self.fs.tree;
+            let tree = self.tree;
             let found = self.c.with_committed(tree, |c, old| c.find_name(old, parent, &name))?;
             let Some(found) = found else { continue };
             let other = found.location.objectid;
@@ -228,7 +228,7 @@ impl Log<'_> {
         }
         let mut from = Key::new(inode.ino, kind::XATTR_ITEM, 0);
         let to = Key::new(inode.ino, kind::XATTR_ITEM, u64::MAX);
-        while let Some((key, bytes)) = self.c.first(self.fs.tree, from, to)? {
+        while let Some((key, bytes)) = self.c.first(self.tree, from, to)? {
             self.put(key, &bytes)?;
             let Some(next) = key.next() else { break };
             from = next;
@@ -238,7 +238,7 @@ impl Log<'_> {
 
     fn copy_inline(&mut self, inode: &Inode) -> FsResult<()> {
         let key = Key::new(inode.ino, kind::EXTENT_DATA, 0);
-        match self.c.lookup(self.fs.tree, key)? {
+        match self.c.lookup(self.tree, key)? {
             Some(bytes) => self.put(key, &bytes),
             None => Ok(()),
         }

@@ -32,18 +32,56 @@ pub use old::{Mend, OldLog};
 use super::Btrfs;
 use super::inode::Inode;
 use super::ordered::Ordered;
+use super::subvolumes::Subvol;
 
-/// What is known of the log of the running transaction.
-pub(super) struct Logs {
+/// What is known of a subvolume's log in the running transaction.
+pub(super) struct TreeLog {
     /// The log tree, as it is open; `None`: there is none.
     tree: Cell<Option<u64>>,
-    /// Is there a tree of log trees, and has it an item of the log tree?
-    has_root: Cell<bool>,
+    /// Has the tree of log trees an item of it?
     has_item: Cell<bool>,
     /// Number of the next sync (`log_transid`).
     next: Cell<i64>,
     /// Number of the last (`log_transid_committed`, `last_log_commit`).
     synced: Cell<i64>,
+}
+
+impl Default for TreeLog {
+    fn default() -> TreeLog {
+        TreeLog {
+            tree: Cell::new(None),
+            has_item: Cell::new(false),
+            next: Cell::new(0),
+            synced: Cell::new(-1),
+        }
+    }
+}
+
+impl TreeLog {
+    /// Number of the sync that has what is changed now.
+    pub fn next(&self) -> i64 {
+        self.next.get()
+    }
+
+    /// It is not needed any more. `btrfs_free_log`.
+    pub fn free(&self, c: &mut Core<'static>) -> FsResult<()> {
+        if let Some(log) = self.tree.take() {
+            c.free_log(log)?;
+        }
+        self.has_item.set(false);
+        Ok(())
+    }
+
+    /// Was anything logged in the running transaction?
+    pub fn is_open(&self) -> bool {
+        self.tree.get().is_some()
+    }
+}
+
+/// What is known of all logs of the running transaction.
+pub(super) struct Logs {
+    /// Is there a tree of log trees?
+    has_root: Cell<bool>,
     /// The transaction that only a commit can make durable (`last_trans_log_full_commit`).
     full: Cell<u64>,
     /// Held by who syncs a log.
@@ -60,11 +98,7 @@ pub(super) struct Logs {
 impl Logs {
     pub fn new(rt: &Rt, chunks: usize) -> Logs {
         Logs {
-            tree: Cell::new(None),
             has_root: Cell::new(false),
-            has_item: Cell::new(false),
-            next: Cell::new(0),
-            synced: Cell::new(-1),
             full: Cell::new(0),
             lock: Lock::new(rt, "btrfs log sync", ()),
             supers: Lock::new(rt, "btrfs super blocks", ()),
@@ -72,11 +106,6 @@ impl Logs {
             refused: Cell::new(0),
             chunks: Cell::new(chunks),
         }
-    }
-
-    /// Number of the sync that has what is changed now.
-    pub fn next(&self) -> i64 {
-        self.next.get()
     }
 
     /// Only a commit makes this transaction durable. `btrfs_set_log_full_commit`.
@@ -145,7 +174,9 @@ pub(super) struct Log<'a> {
     pub fs: &'a Btrfs,
     pub c: &'a mut Core<'static>,
     pub transid: u64,
-    /// The log tree.
+    /// The subvolume, and its log tree.
+    pub vol: Rc<Subvol>,
+    pub tree: u64,
     pub log: u64,
     /// The inode that it is about.
     pub ino: u64,
@@ -190,13 +221,13 @@ impl Btrfs {
         let l = &inode.logged;
         l.trans.get() == self.newest()
             && l.last_sub.get() <= l.last_commit.get()
-            && l.last_sub.get() <= self.logs.synced.get()
+            && l.last_sub.get() <= inode.vol.log.synced.get()
     }
 
     /// Makes the log tree if there is none, and begins to log. `start_log_trans`.
     pub(super) fn log_with<T>(
         &self,
-        ino: u64,
+        about: &Inode,
         is_new_name: bool,
         ordered: Vec<Rc<Ordered>>,
         f: impl FnOnce(&mut Log<'_>) -> LogResult<T>,
@@ -219,15 +250,16 @@ impl Btrfs {
             if !logs.has_root.get() {
                 c.create_log(None)?;
                 logs.has_root.set(true);
-                logs.has_item.set(false);
             }
-            let log = match logs.tree.get() {
+            let vol = about.vol.clone();
+            let log = match vol.log.tree.get() {
                 Some(log) => log,
                 None => {
-                    let log = c.create_log(Some(self.tree))?;
-                    logs.tree.set(Some(log));
-                    logs.next.set(0);
-                    logs.synced.set(-1);
+                    let log = c.create_log(Some(vol.tree))?;
+                    vol.log.tree.set(Some(log));
+                    vol.log.has_item.set(false);
+                    vol.log.next.set(0);
+                    vol.log.synced.set(-1);
                     log
                 }
             };
@@ -235,8 +267,10 @@ impl Btrfs {
                 fs: self,
                 c: &mut *c,
                 transid,
+                tree: vol.tree,
+                vol,
                 log,
-                ino,
+                ino: about.ino,
                 is_new_name,
                 new_dentries: false,
                 conflicts: Vec::new(),
@@ -259,7 +293,7 @@ impl Btrfs {
         if matches!(done, Err(Stop::Full)) {
             logs.need_commit(transid);
         }
-        done.map(|t| (t, logs.next.get()))
+        done.map(|t| (t, about.vol.log.next.get()))
     }
 
     /// Was a chunk made that no commit has? A log may lie in it, or lead there: it is not told from
@@ -270,38 +304,45 @@ impl Btrfs {
 
     /// A log's blocks and the super block that leads to it. Waits: until sync number `mine` is
     /// durable. `btrfs_sync_log`.
-    pub(super) async fn sync_log(&self, transid: u64, mine: i64) -> LogResult<()> {
+    pub(super) async fn sync_log(
+        &self,
+        vol: &Rc<Subvol>,
+        transid: u64,
+        mine: i64,
+    ) -> LogResult<()> {
         let logs = &self.logs;
         // Numbers of logs begin with 0, which stands for none in a trace.
         let id = mine.unsigned_abs() + 1;
         self.tell("log", FS_ASKED, id);
         let _one = logs.lock.lock().await;
-        if logs.synced.get() >= mine && logs.full.get() != transid {
+        if vol.log.synced.get() >= mine && logs.full.get() != transid {
             return Ok(());
         }
         self.tell("log", FS_BEGIN, id);
-        let done = self.sync_log_alone(transid).await;
+        let done = self.sync_log_alone(vol, transid).await;
         self.tell("log", FS_END, id);
         done
     }
 
     /// The sync of who has the lock.
-    async fn sync_log_alone(&self, transid: u64) -> LogResult<()> {
+    async fn sync_log_alone(&self, vol: &Rc<Subvol>, transid: u64) -> LogResult<()> {
         let logs = &self.logs;
         let sealed = {
             let mut core = self.core.borrow_mut();
-            let Some(log) = logs.tree.get() else { return Err(Stop::Full) };
+            if !vol.log.is_open() {
+                return Err(Stop::Full);
+            }
             if logs.full.get() == transid || core.is_broken() {
                 return Err(Stop::Full);
             }
-            let sealed = self.seal_log(&mut core, log);
+            let sealed = self.seal_log(&mut core, &vol.log);
             if self.has_new_chunks(&core) {
                 logs.need_commit(transid);
                 return Err(Stop::Full);
             }
             sealed
         };
-        let number = logs.next.get();
+        let number = vol.log.next.get();
         let (blocks, root) = match sealed {
             Ok(sealed) => sealed,
             Err(e) => {
@@ -309,7 +350,7 @@ impl Btrfs {
                 return Err(e.into());
             }
         };
-        logs.next.set(number + 1);
+        vol.log.next.set(number + 1);
         let waits = crate::site::LOG_WAIT.on();
         let written = async {
             self.settle().await?;
@@ -336,7 +377,7 @@ impl Btrfs {
             self.abort();
             return Err(Stop::Full);
         }
-        logs.synced.set(number);
+        vol.log.synced.set(number);
         logs.syncs.set(logs.syncs.get() + 1);
         Ok(())
     }
@@ -345,18 +386,27 @@ impl Btrfs {
     fn seal_log(
         &self,
         c: &mut Core<'static>,
-        log: u64,
+        of: &TreeLog,
     ) -> FsResult<(Vec<crate::trans::PlanBlock>, (u64, u8))> {
+        let log = of.tree.get().ok_or(FsError::NotFound)?;
         let key = c.root(log)?.key;
         let item = c.log_item(log)?;
-        if self.logs.has_item.replace(true) {
+        if of.has_item.replace(true) {
             c.replace_item(LOG_ROOT_TREE, key, item.as_bytes())?;
         } else {
             c.insert_item(LOG_ROOT_TREE, key, item.as_bytes())?;
         }
         let root = c.log_item(LOG_ROOT_TREE)?;
         let of_root = c.log_blocks(LOG_ROOT_TREE)?;
-        let mut blocks = c.seal_log_blocks()?;
+        let has_others = self.subvols.borrow().values().filter(|v| v.log.is_open()).count() > 1;
+        let mut blocks = match has_others {
+            false => c.seal_log_blocks()?,
+            // What is dirty of another subvolume's log stays so.
+            true => {
+                let own = c.log_blocks(log)?;
+                c.seal_log_blocks_of(own.into_iter().chain(of_root.iter().copied()))?
+            }
+        };
         // The log is sent before the tree that leads to it, each by address.
         blocks.sort_by_key(|b| of_root.contains(&b.logical));
         Ok((blocks, (root.bytenr.get(), root.level)))
@@ -366,13 +416,12 @@ impl Btrfs {
     /// `btrfs_free_log_root_tree`.
     pub(super) fn free_logs(&self, c: &mut Core<'static>) -> FsResult<()> {
         let logs = &self.logs;
-        if let Some(log) = logs.tree.take() {
-            c.free_log(log)?;
+        for vol in self.subvols.borrow().values() {
+            vol.log.free(c)?;
         }
         if logs.has_root.replace(false) {
             c.free_log(LOG_ROOT_TREE)?;
         }
-        logs.has_item.set(false);
         // Numbers start again with the next log, not here: what is changed before there is one has
         // the number that is left, and is synced again until a sync has that number.
         Ok(())
@@ -385,13 +434,13 @@ impl Btrfs {
 
     /// A write has put something into a file's cache, or past it. `btrfs_set_inode_last_sub_trans`.
     pub(super) fn note_write(&self, inode: &Inode) {
-        inode.logged.last_sub.set(self.logs.next());
+        inode.logged.last_sub.set(inode.vol.log.next());
     }
 
     /// An inode has changed in a transaction. `btrfs_set_inode_last_trans`.
     pub(super) fn note_change(&self, inode: &Inode, transid: u64) {
         inode.last_trans.set(transid);
-        inode.logged.last_sub.set(self.logs.next());
-        inode.logged.last_commit.set(self.logs.next() - 1);
+        inode.logged.last_sub.set(inode.vol.log.next());
+        inode.logged.last_commit.set(inode.vol.log.next() - 1);
     }
 }

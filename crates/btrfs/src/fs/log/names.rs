@@ -24,16 +24,16 @@ const CONFLICTS_MAX: u32 = 10;
 impl Log<'_> {
     fn get(&self, ino: u64) -> LogResult<Rc<Inode>> {
         // It is in memory, or is read now; who calls holds the core.
-        self.fs.inode_in_memory(ino).filter(|i| !i.is_gone.get()).ok_or(Stop::Full)
+        self.fs.inode_of(self.tree, ino).filter(|i| !i.is_gone.get()).ok_or(Stop::Full)
     }
 
     /// The same, read if need be.
     fn load(&mut self, ino: u64) -> FsResult<Option<Rc<Inode>>> {
-        if let Some(inode) = self.fs.inode_in_memory(ino) {
+        if let Some(inode) = self.fs.inode_of(self.tree, ino) {
             return Ok(Some(inode).filter(|i| !i.is_gone.get()));
         }
-        let found = self.c.inode(self.fs.tree, ino)?;
-        Ok(found.map(|item| self.fs.add_inode(ino, item, false)))
+        let found = self.c.inode(self.tree, ino)?;
+        found.map(|item| self.fs.add_inode(&self.vol, ino, item, false)).transpose()
     }
 
     /// A log has all names of a directory with these indexes. `insert_dir_log_key`.
@@ -53,7 +53,7 @@ impl Log<'_> {
         let mut last_old = crate::items::INDEX_START - 1;
         let mut was_changed = false;
         let mut from = Key::new(dir.ino, kind::DIR_INDEX, 0);
-        while let Some(path) = self.c.seek(self.fs.tree, from)? {
+        while let Some(path) = self.c.seek(self.tree, from)? {
             let is_changed = self.c.leaf(&path)?.header().generation.get() >= self.transid;
             let Some((key, bytes)) = self.c.item(&path)? else { break };
             if key.objectid != dir.ino || key.kind != kind::DIR_INDEX {
@@ -130,7 +130,7 @@ impl Log<'_> {
                 self.may_be_below(&inode)?;
             }
             None => {
-                let tree = self.fs.tree;
+                let tree = self.tree;
                 let old = self.c.with_committed(tree, |c, old| c.inode(old, ino))?;
                 if !old.ok_or(Stop::Full)?.is_dir() {
                     return Ok(());
@@ -204,16 +204,16 @@ impl Log<'_> {
             if generation >= self.transid && needs {
                 self.inode(&inode, Mode::Exists)?;
             }
-            if dir == self.fs.root_dir {
+            if dir == self.vol.root_dir {
                 return Ok(());
             }
-            dir = self.c.parent_of(self.fs.tree, dir)?;
+            dir = self.c.parent_of(self.tree, dir)?;
         }
     }
 
     /// Directories that an inode had names in at the last commit. `btrfs_log_all_parents`.
     fn all_parents(&mut self, inode: &Inode) -> LogResult<()> {
-        let tree = self.fs.tree;
+        let tree = self.tree;
         let old = self.c.with_committed(tree, |c, old| c.refs_of(old, inode.ino))?;
         let mut seen = std::collections::BTreeSet::new();
         for (parent, ..) in old {
@@ -252,7 +252,7 @@ impl Log<'_> {
             self.all_parents(inode)?;
         }
         let extref = |at| Key::new(inode.ino, kind::INODE_EXTREF, at);
-        let tree = self.fs.tree;
+        let tree = self.tree;
         if inode.nlink() > 1 && self.c.first(tree, extref(0), extref(u64::MAX))?.is_some() {
             // `EMLINK`: too rare for the kernel to follow them.
             return Err(Stop::Full);
@@ -279,15 +279,15 @@ impl Log<'_> {
 impl Btrfs {
     /// Was a directory above any of an inode's names renamed in the running transaction?
     pub(in crate::fs) fn was_moved(&self, c: &mut Core<'static>, inode: &Inode) -> FsResult<bool> {
-        let (tree, transid) = (self.tree, c.transid());
+        let (tree, transid) = (inode.tree, c.transid());
         let names = c.refs_of(tree, inode.ino)?;
         for (mut dir, ..) in names {
             loop {
-                let above = self.inode_in_memory(dir);
+                let above = self.inode_of(tree, dir);
                 if above.is_some_and(|i| i.logged.renamed.get() >= transid) {
                     return Ok(true);
                 }
-                if dir == self.root_dir {
+                if dir == inode.vol.root_dir {
                     break;
                 }
                 dir = c.parent_of(tree, dir)?;
@@ -345,7 +345,7 @@ impl Btrfs {
         index: u64,
     ) {
         let transid = self.newest();
-        if self.logs.tree.get().is_none() {
+        if !inode.vol.log.is_open() {
             return;
         }
         let has = |i: &Inode| i.logged.trans.get() == transid;
@@ -354,7 +354,7 @@ impl Btrfs {
             return;
         }
         // That it fails is noted: a commit follows.
-        let _ = self.log_with(inode.ino, true, Vec::new(), |log| {
+        let _ = self.log_with(inode, true, Vec::new(), |log| {
             if in_inode {
                 match log.c.remove_ref(log.log, inode.ino, dir.ino, name) {
                     Ok(_) | Err(FsError::NotFound) => {}
@@ -386,7 +386,7 @@ impl Btrfs {
             return;
         }
         // What cannot be logged is for the next fsync to commit.
-        let _ = self.log_with(inode.ino, true, Vec::new(), |log| {
+        let _ = self.log_with(inode, true, Vec::new(), |log| {
             if let Some((dir, index)) = from.filter(|(dir, _)| has(dir))
                 && !log.forget_name(dir.ino, index)?
             {

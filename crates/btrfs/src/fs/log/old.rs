@@ -89,6 +89,11 @@ pub struct Mend {
     /// the old end. In Linux the new length is in the running transaction at once, and the zeroes
     /// only in memory: a commit shows what a truncate had taken away, though that was synced.
     pub cut: bool,
+    /// An fsync of a directory that has lost the name of a subvolume which is not there is a commit.
+    /// In Linux it writes a log (`btrfs_rmdir`, which takes no note of it, unlike of a subvolume
+    /// that is deleted), and replay takes the number of the subvolume for an inode's: the mount
+    /// fails.
+    pub placeholder: bool,
 }
 
 impl Mend {
@@ -101,6 +106,7 @@ impl Mend {
         reloaded: true,
         symlinks: true,
         cut: true,
+        placeholder: true,
     };
 
     /// Reads names with `+` in between. `None`: one is not known.
@@ -115,6 +121,7 @@ impl Mend {
                 "reloaded" => mend.reloaded = true,
                 "symlinks" => mend.symlinks = true,
                 "cut" => mend.cut = true,
+                "placeholder" => mend.placeholder = true,
                 "all" => mend = Mend::ALL,
                 _ => return None,
             }
@@ -135,7 +142,7 @@ mod tests {
         assert_eq!(OldLog::parse("exist"), None);
         assert_eq!(Mend::parse("renamed"), Some(Mend { renamed: true, ..Mend::default() }));
         assert_eq!(Mend::parse("renamed,nameless"), None);
-        let each = "nameless+renamed+unlinked+space+reloaded+symlinks+cut";
+        let each = "nameless+renamed+unlinked+space+reloaded+symlinks+cut+placeholder";
         assert_eq!(Mend::parse(each), Mend::parse("all"));
     }
 }
