@@ -1,7 +1,7 @@
 //! Calls that few programs make, for programs that are made up: files without a name, exchanges and
 //! whiteouts, devices and pipes, permissions, owners and times, stores through mappings, ranges
-//! that are taken out and put in, writes to the end, copies, blocks that files share, flags, seeks
-//! for data and holes.
+//! that are taken out and put in, writes to the end, copies, blocks that files share, subvolumes
+//! and snapshots, flags, seeks for data and holes.
 
 use wp_vfs::{DeviceNumber, FileFlags, FileType, Offers, RenameHow, Seek, TimeSpec};
 use wp_workload::program::{Alloc, Call, Flags};
@@ -60,6 +60,10 @@ fn free_fd(a: &mut impl Author) -> Option<u32> {
 
 /// Adds such a call, or some, of those that the file system has.
 pub fn call(a: &mut impl Author, has: &Offers) {
+    // Drawn only where it can happen, so that the programs without are what they were.
+    if has.subvolumes && a.below(5) == 0 {
+        return subvolume(a);
+    }
     match a.below(18) {
         16 => chattr(a),
         17 => seek(a),
@@ -72,6 +76,57 @@ pub fn call(a: &mut impl Author, has: &Offers) {
         13 if has.copies => copy(a, has),
         14..=15 if has.moves_ranges => shift(a),
         _ => mapped(a),
+    }
+}
+
+/// Is the last name of a path one that [`subvolume`] gives?
+fn is_subvolume(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with('s'))
+}
+
+/// A subvolume, a snapshot, or the end of one with all that is in it.
+fn subvolume(a: &mut impl Author) {
+    let subvolumes: Vec<String> =
+        a.dirs().iter().filter(|dir| is_subvolume(dir)).cloned().collect();
+    let name = a.new_name();
+    let name = match name.rsplit_once('/') {
+        Some((dir, name)) => format!("{dir}/s{name}"),
+        None => format!("s{name}"),
+    };
+    match a.below(8) {
+        0..=2 => {
+            a.call(Call::SubvolumeCreate(name.clone()));
+            a.dirs().push(name);
+        }
+        3..=6 => {
+            let from = one_of(a, &subvolumes).filter(|_| a.below(4) > 0);
+            let readonly = a.below(4) == 0;
+            let (source, prefix) = match from {
+                Some(from) => (from.clone(), format!("{from}/")),
+                None => (".".to_owned(), String::new()),
+            };
+            let copy = |all: &[String]| -> Vec<String> {
+                let inside = all.iter().filter_map(|path| path.strip_prefix(&prefix));
+                let own = inside.filter(|rest| {
+                    let dirs = rest.rsplit_once('/').map_or("", |(dirs, _)| dirs);
+                    !dirs.split('/').any(|dir| dir.starts_with('s'))
+                });
+                own.take(8).map(|rest| format!("{name}/{rest}")).collect()
+            };
+            let (files, dirs) = (copy(a.files()), copy(a.dirs()));
+            a.files().extend(files);
+            // What a snapshot has instead of a subvolume is empty, and stays so.
+            a.dirs().extend(dirs.into_iter().filter(|dir| !is_subvolume(dir)));
+            a.dirs().push(name.clone());
+            a.call(Call::Snapshot { from: source, to: name, readonly });
+        }
+        _ => {
+            let Some(gone) = one_of(a, &subvolumes) else { return };
+            let inside = format!("{gone}/");
+            a.dirs().retain(|dir| *dir != gone && !dir.starts_with(&inside));
+            a.files().retain(|file| !file.starts_with(&inside));
+            a.call(Call::SubvolumeDelete(gone));
+        }
     }
 }
 

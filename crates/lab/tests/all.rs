@@ -43,6 +43,7 @@ mod raw;
 mod recovered;
 mod rest_of_calls;
 mod states;
+mod subvolumes;
 mod table_trim;
 mod thousand_files;
 mod threads;

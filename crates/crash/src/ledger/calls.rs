@@ -552,6 +552,19 @@ impl Ledger {
                 let a = self.name(n, a, Follow::Parents);
                 self.make(version, &a, FileType::Dir, None);
             }
+            Call::SubvolumeCreate(path) => {
+                let path = self.name(n, path, Follow::Parents);
+                self.make_subvolume(version, &path);
+            }
+            Call::Snapshot { from, to, .. } => {
+                let from = self.name(n, from, Follow::All);
+                let to = self.name(n, to, Follow::Parents);
+                self.snapshot(n, &from, &to);
+            }
+            Call::SubvolumeDelete(path) => {
+                let path = self.name(n, path, Follow::Parents);
+                self.take_tree(&path);
+            }
             Call::Symlink(target, path) => {
                 let path = self.name(n, path, Follow::Parents);
                 let object = self.make(version, &path, FileType::Symlink, None);

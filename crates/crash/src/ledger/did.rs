@@ -71,6 +71,8 @@ pub struct Before {
     pub kind: FileType,
     /// Inode number.
     pub ino: u64,
+    /// Is it the root directory of a subvolume?
+    pub subvolume: bool,
     /// Length in bytes.
     pub size: u64,
     /// Plain attributes.

@@ -50,6 +50,8 @@ pub(crate) struct XattrVersion {
 pub(crate) struct FileLife {
     pub kind: FileType,
     pub ino: Option<u64>,
+    /// Is it the root directory of a subvolume?
+    pub subvolume: bool,
     /// What a symbolic link points to.
     pub target: Option<String>,
     /// Permission bits, and user and group, each from a version on.
@@ -79,6 +81,7 @@ impl FileLife {
         FileLife {
             kind,
             ino,
+            subvolume: false,
             target: None,
             modes: vec![(born, FileLife::first_mode(kind))],
             owners: vec![(born, (0, 0))],

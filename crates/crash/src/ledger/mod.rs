@@ -19,6 +19,7 @@ mod contents;
 mod did;
 mod life;
 mod overlap;
+mod subvolumes;
 
 pub use did::{Before, Did};
 use life::XattrVersion;
@@ -326,6 +327,7 @@ impl Ledger {
         life.mtimes = vec![(0, Some(file.stat.mtime))];
         life.flags = vec![(0, Some(file.stat.flags))];
         life.device = file.stat.device;
+        life.subvolume = file.subvolume;
         life.target.clone_from(&file.target);
         let value = |v: &Vec<u8>| vec![XattrVersion { version: 0, value: Some(v.clone()) }];
         life.xattrs = file.xattrs.iter().map(|(n, v)| (n.clone(), value(v))).collect();

@@ -568,11 +568,13 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
     merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
 
-/// The call of a program of a list that the kernel of this version answers with `EOPNOTSUPP`. A
-/// flag that it refuses is no such call.
+/// The call of a program of a list that the kernel of this version answers with `EOPNOTSUPP`, or
+/// with `ENOTTY`. A flag that it refuses is no such call.
 fn lacking<'p>(source: &Source, played: &'p Played) -> Option<&'p Did> {
-    let lacks = |did: &&Did| {
-        did.error == Some(FsError::NotInKernel) && !matches!(did.call, Call::Chattr(..))
+    let lacks = |did: &&Did| match did.error {
+        Some(FsError::NotInKernel) => !matches!(did.call, Call::Chattr(..)),
+        Some(FsError::NoSuchIoctl) => true,
+        _ => false,
     };
     let is_list = matches!(source, Source::Sequences(..) | Source::Wild { .. });
     played.dids.iter().find(lacks).filter(|_| is_list)

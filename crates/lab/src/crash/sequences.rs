@@ -72,14 +72,19 @@ enum Operation {
     /// A block that is written to both files, and shared then.
     Dedupe(&'static str, &'static str),
     Chattr(&'static str, FileFlags),
+    Subvolume(&'static str),
+    /// A snapshot of everything.
+    Snapshot(&'static str),
+    /// The end of a subvolume that is durable, with a file in it.
+    DeleteSubvolume(&'static str),
     /// A directory whose group, and that bit, go to what is made in it.
     SetGroup(&'static str),
 }
 
 use Operation::{
-    Append, Chattr, Chmod, Chown, CopyRange, Create, Dedupe, Fallocate, Link, Mkdir, Mkfifo, Mknod,
-    Mmap, Reflink, RemoveXattr, Rename, Renameat2, Rmdir, SetGroup, SetXattr, Symlink,
-    SyncFileRange, Tmpfile, Truncate, Unlink, Utimensat, Write,
+    Append, Chattr, Chmod, Chown, CopyRange, Create, Dedupe, DeleteSubvolume, Fallocate, Link,
+    Mkdir, Mkfifo, Mknod, Mmap, Reflink, RemoveXattr, Rename, Renameat2, Rmdir, SetGroup, SetXattr,
+    Snapshot, Subvolume, Symlink, SyncFileRange, Tmpfile, Truncate, Unlink, Utimensat, Write,
 };
 
 /// Those that are not ACE's.
@@ -111,6 +116,9 @@ const FURTHER: &[Operation] = &[
     Chattr("foo", FileFlags::JOURNAL_DATA),
     Chattr("A", FileFlags::DIRSYNC),
     SetGroup("A"),
+    Subvolume("A/foo"),
+    Snapshot("snap"),
+    DeleteSubvolume("B/sub"),
 ];
 
 /// ACE's.
@@ -180,6 +188,8 @@ impl Operation {
             Rename("foo", "bar") | Renameat2("foo", "bar", _) => &["foo", "bar"],
             CopyRange(..) | Reflink(..) | Dedupe(..) => &["foo", "bar"],
             Mkfifo(_) | Mknod(_) | Tmpfile(_) | Chmod("A") | Chattr("A", _) | SetGroup(_) => &[],
+            Subvolume(_) | DeleteSubvolume(_) => &[],
+            Snapshot(_) => &["foo", "A/foo"],
             Renameat2("foo", "A/foo", _) => &["foo", "A/foo"],
             Renameat2("A/foo", ..) => &["A/foo"],
             _ => &["foo"],
@@ -196,6 +206,7 @@ impl Operation {
             Mmap { file, .. } | Append(file) | SyncFileRange(file) => file,
             Chmod(path) | Chown(path) | Utimensat(path) => path,
             Chattr(path, _) | SetGroup(path) => path,
+            Subvolume(path) | Snapshot(path) | DeleteSubvolume(path) => path,
             Mkfifo(path) | Mknod(path) | Tmpfile(path) => path,
             Renameat2(_, new, _) => new,
             CopyRange(_, new) | Reflink(_, new) | Dedupe(_, new) => new,
@@ -204,7 +215,8 @@ impl Operation {
 
     /// Is there nothing of its own behind the name now that could be opened?
     fn is_of_name(self) -> bool {
-        matches!(self, Unlink(_) | Rmdir(_) | Symlink(..) | Mkfifo(_) | Mknod(_))
+        let is_gone = matches!(self, Unlink(_) | Rmdir(_) | DeleteSubvolume(_));
+        is_gone || matches!(self, Symlink(..) | Mkfifo(_) | Mknod(_))
     }
 }
 
@@ -261,6 +273,12 @@ impl Writer {
             Chmod(path) => self.call(Call::Chmod(path.to_owned(), 0o710)),
             Chown(path) => self.call(Call::Chown(path.to_owned(), 1000, 100)),
             Chattr(path, flags) => self.call(Call::Chattr(path.to_owned(), flags)),
+            Subvolume(path) => self.call(Call::SubvolumeCreate(path.to_owned())),
+            Snapshot(to) => {
+                let (from, to, readonly) = (".".to_owned(), to.to_owned(), false);
+                self.call(Call::Snapshot { from, to, readonly });
+            }
+            DeleteSubvolume(path) => self.call(Call::SubvolumeDelete(path.to_owned())),
             SetGroup(path) => {
                 self.call(Call::Chown(path.to_owned(), 0, 100));
                 self.call(Call::Chmod(path.to_owned(), 0o2755));
@@ -450,6 +468,17 @@ pub fn program(of: Of, length: u32, n: u64) -> Program {
     }
     if ops.iter().any(|(op, _)| matches!(op, RemoveXattr(_))) {
         w.set_xattr("bar", 100);
+    }
+    for (op, _) in &ops {
+        if let DeleteSubvolume(path) = op {
+            w.call(Call::SubvolumeCreate((*path).to_owned()));
+            w.on(&format!("{path}/foo"), CREATE, |seed| Call::Pwrite {
+                fd: FD,
+                len: LENGTH,
+                at: 0,
+                data: seed.into(),
+            });
+        }
     }
     w.call(Call::Open(SYNC_FD, ".".to_owned(), READ));
     w.call(Call::Syncfs(SYNC_FD));

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <linux/btrfs.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <setjmp.h>
@@ -188,6 +189,40 @@ static int change_flags(const char *path, char *text) {
     return r;
 }
 
+// The directory that a path's last name is in, opened; `name`: where that begins.
+static int parent_of(char *path, char **name) {
+    char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    if (!slash) return open(".", O_RDONLY | O_DIRECTORY);
+    *slash = 0;
+    int fd = open(*path ? path : "/", O_RDONLY | O_DIRECTORY);
+    *slash = '/';
+    return fd;
+}
+
+// As btrfs(8) calls them; `from`: of which subvolume a snapshot is made.
+static int subvolume(unsigned long what, char *path, const char *from, int readonly) {
+    char *name;
+    int source = from ? open(from, O_RDONLY) : -1;
+    if (from && source < 0) return -1;
+    int dir = parent_of(path, &name), r = -1;
+    if (dir >= 0 && from) {
+        struct btrfs_ioctl_vol_args_v2 args = {.fd = source};
+        if (readonly) args.flags = BTRFS_SUBVOL_RDONLY;
+        strncpy(args.name, name, sizeof args.name - 1);
+        r = ioctl(dir, what, &args);
+    } else if (dir >= 0) {
+        struct btrfs_ioctl_vol_args args = {0};
+        strncpy(args.name, name, sizeof args.name - 1);
+        r = ioctl(dir, what, &args);
+    }
+    int e = errno;
+    if (dir >= 0) close(dir);
+    if (source >= 0) close(source);
+    errno = e;
+    return r;
+}
+
 // What the last call found, if it looked for something.
 static long long found;
 
@@ -293,6 +328,9 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     else if (!strcmp(c, "mkdir")) T(mkdir(w[1], 0755));
     else if (!strcmp(c, "rmdir")) T(rmdir(w[1]));
     else if (!strcmp(c, "symlink")) T(symlink(w[1], w[2]));
+    else if (!strcmp(c, "subvolume_create")) T(subvolume(BTRFS_IOC_SUBVOL_CREATE, w[1], 0, 0));
+    else if (!strcmp(c, "subvolume_delete")) T(subvolume(BTRFS_IOC_SNAP_DESTROY, w[1], 0, 0));
+    else if (!strcmp(c, "snapshot")) T(subvolume(BTRFS_IOC_SNAP_CREATE_V2, w[2], w[1], w[3] != 0));
     else if (!strcmp(c, "chattr")) T(change_flags(w[1], w[2]));
     else if (!strcmp(c, "seek_data")) T(found = lseek(fd, a, SEEK_DATA));
     else if (!strcmp(c, "seek_hole")) T(found = lseek(fd, a, SEEK_HOLE));

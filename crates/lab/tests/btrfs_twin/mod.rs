@@ -19,8 +19,8 @@ use wp_medium::Medium;
 use wp_vfs::{OpenFlags, Options, Vfs};
 
 use crate::twin::{
-    Call, HostXattrs, Tree, call_or_xattr, host_tree, name, our_tree, ours, share, tool, unmount,
-    wide_call,
+    Call, HostXattrs, Tree, call_or_xattr, host_tree, name, our_tree, ours, share, subvolume, tool,
+    unmount, wide_call,
 };
 
 /// Bytes of an image.
@@ -60,8 +60,9 @@ enum Step {
 
 fn program(rng: &mut Rng, calls: u64, from: u64) -> Vec<Step> {
     let mut cloned = None;
-    let step = |n| match rng.below(18) {
+    let step = |n| match rng.below(19) {
         0 => Step::Fsync(name(rng)),
+        18 => Step::Call(subvolume(rng)),
         16..=17 => Step::Call(share(rng, &mut cloned)),
         1..=8 => Step::Call(wide_call(rng, n)),
         _ => Step::Call(call_or_xattr(rng, n)),

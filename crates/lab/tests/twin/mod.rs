@@ -118,6 +118,10 @@ pub enum Call {
     Reserve(String, Reserve, u64, u64),
     /// Blocks that files share: of which file, into which one, how many bytes.
     Share(Share, (String, u64), (String, u64), u64),
+    Subvolume(String),
+    /// Of which subvolume, where, and is it read-only?
+    Snapshot(String, String, bool),
+    DeleteSubvolume(String),
 }
 
 /// [`call`], a quarter of them past the cache or without data.
@@ -232,6 +236,19 @@ pub fn share(rng: &mut Rng, last: &mut Option<Call>) -> Call {
     }
 }
 
+/// A subvolume, a snapshot, or the end of one; of directories and files they fail.
+pub fn subvolume(rng: &mut Rng) -> Call {
+    let path = name(rng);
+    match rng.below(8) {
+        0..=2 => Call::Subvolume(path),
+        3..=6 => {
+            let from = if rng.below(3) == 0 { ".".to_owned() } else { name(rng) };
+            Call::Snapshot(from, path, rng.below(5) == 0)
+        }
+        _ => Call::DeleteSubvolume(path),
+    }
+}
+
 pub async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
     match c {
         Call::Write(n, seed, at, len) => {
@@ -311,6 +328,11 @@ pub async fn ours(v: &Vfs, c: &Call) -> FsResult<String> {
             v.close(target).await?;
             out
         }
+        Call::Subvolume(path) => v.create_subvolume(path).await.map(|()| String::new()),
+        Call::Snapshot(from, to, readonly) => {
+            v.snapshot(from, to, *readonly).await.map(|()| String::new())
+        }
+        Call::DeleteSubvolume(path) => v.delete_subvolume(path).await.map(|()| String::new()),
         Call::Reserve(n, how, at, len) => {
             let fd = v.open(n, OpenFlags::CREATE, 0o644).await?;
             let out = v.fallocate(fd, *how, *at, *len).await;
@@ -392,8 +414,14 @@ pub fn theirs(root: &Path, c: &Call) -> std::io::Result<String> {
             names.sort();
             Ok(sha256(&names.concat()))
         }
-        Call::SetXattr(..) | Call::GetXattr(..) | Call::RemoveXattr(..) | Call::Share(..) => {
-            unreachable!("the host's attributes and shared blocks are asked of python")
+        Call::SetXattr(..)
+        | Call::GetXattr(..)
+        | Call::RemoveXattr(..)
+        | Call::Share(..)
+        | Call::Subvolume(_)
+        | Call::Snapshot(..)
+        | Call::DeleteSubvolume(_) => {
+            unreachable!("what the standard library cannot call is asked of python")
         }
         Call::Sync => Ok(String::new()),
         Call::Direct(n, seed, at, len, dsync) => {
@@ -419,8 +447,8 @@ pub fn theirs(root: &Path, c: &Call) -> std::io::Result<String> {
     }
 }
 
-/// Calls on the host's extended attributes and shared blocks, which the standard library cannot
-/// make.
+/// Calls on the host's extended attributes, shared blocks and subvolumes, which the standard
+/// library cannot make.
 pub struct HostXattrs {
     child: Child,
     input: ChildStdin,
@@ -451,6 +479,24 @@ def share(how, src, src_at, dst, dst_at, n):
             os.close(b)
     finally:
         os.close(a)
+SUBVOL_CREATE, SNAP_DESTROY, SNAP_CREATE_V2 = 0x5000940e, 0x5000940f, 0x50009417
+def subvolume(how, dst, src, readonly):
+    a = os.open(src, os.O_RDONLY) if how == "snapshot" else -1
+    try:
+        above, name = os.path.split(dst)
+        b = os.open(above, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if a >= 0:
+                ask = struct.pack("qQQ32x4040s", a, 0, int(readonly) * 2, name.encode())
+                fcntl.ioctl(b, SNAP_CREATE_V2, bytearray(ask))
+            else:
+                call = SUBVOL_CREATE if how == "create" else SNAP_DESTROY
+                fcntl.ioctl(b, call, bytearray(struct.pack("q4088s", 0, name.encode())))
+        finally:
+            os.close(b)
+    finally:
+        if a >= 0:
+            os.close(a)
 for line in sys.stdin:
     w = line.rstrip("\n").split("\t")
     try:
@@ -458,6 +504,8 @@ for line in sys.stdin:
             os.setxattr(w[1], w[2], bytes.fromhex(w[3])); out = "ok "
         elif w[0] == "share":
             out = "ok " + share(*w[1:])
+        elif w[0] == "subvolume":
+            subvolume(*w[1:]); out = "ok "
         elif w[0] == "get":
             out = "ok " + hashlib.sha256(os.getxattr(w[1], w[2])).hexdigest()
         else:
@@ -497,6 +545,12 @@ impl HostXattrs {
                     Share::Dedupe => "dedupe",
                 };
                 format!("share\t{how}\t{}\t{from_at}\t{}\t{to_at}\t{len}", p(from), p(to))
+            }
+            Call::Subvolume(path) => format!("subvolume\tcreate\t{}\t\t0", p(path)),
+            Call::DeleteSubvolume(path) => format!("subvolume\tdelete\t{}\t\t0", p(path)),
+            Call::Snapshot(from, to, readonly) => {
+                let readonly = u32::from(*readonly);
+                format!("subvolume\tsnapshot\t{}\t{}\t{readonly}", p(to), p(from))
             }
             other => return theirs(root, other).map_err(|e| errno_name(&e)),
         };

@@ -339,6 +339,19 @@ pub enum Call {
     },
     /// `removexattr`: path, name.
     RemoveXattr(String, String),
+    /// `BTRFS_IOC_SUBVOL_CREATE`.
+    SubvolumeCreate(String),
+    /// `BTRFS_IOC_SNAP_CREATE_V2`.
+    Snapshot {
+        /// The subvolume of which it is.
+        from: String,
+        /// Its own path.
+        to: String,
+        /// May it not be changed (`BTRFS_SUBVOL_RDONLY`)?
+        readonly: bool,
+    },
+    /// `BTRFS_IOC_SNAP_DESTROY`.
+    SubvolumeDelete(String),
     /// `FS_IOC_SETFLAGS`: path, and the flags that it has of those with words.
     Chattr(String, FileFlags),
     /// `lseek` with `SEEK_DATA` or `SEEK_HOLE`: descriptor, offset.
@@ -424,6 +437,9 @@ impl Call {
             Call::Symlink(..) => "symlink",
             Call::SetXattr { .. } => "setxattr",
             Call::RemoveXattr(..) => "removexattr",
+            Call::SubvolumeCreate(_) => "subvolume_create",
+            Call::Snapshot { .. } => "snapshot",
+            Call::SubvolumeDelete(_) => "subvolume_delete",
             Call::Chattr(..) => "chattr",
             Call::Seek(_, Seek::Data, _) => "seek_data",
             Call::Seek(_, Seek::Hole, _) => "seek_hole",
@@ -490,6 +506,9 @@ impl Call {
             | Call::RemoveXattr(..)
             | Call::Chattr(..)
             | Call::Ack(_)
+            | Call::SubvolumeCreate(_)
+            | Call::Snapshot { .. }
+            | Call::SubvolumeDelete(_)
             | Call::Mark(_) => Vec::new(),
         }
     }
@@ -512,8 +531,13 @@ impl Call {
             | Call::SetXattr { path: p, .. }
             | Call::RemoveXattr(p, _)
             | Call::Chattr(p, _)
+            | Call::SubvolumeCreate(p)
+            | Call::SubvolumeDelete(p)
             | Call::Mark(p) => vec![p],
-            Call::Rename(a, b) | Call::Renameat2(a, b, _) | Call::Link(a, b) => vec![a, b],
+            Call::Rename(a, b)
+            | Call::Renameat2(a, b, _)
+            | Call::Snapshot { from: a, to: b, .. }
+            | Call::Link(a, b) => vec![a, b],
             Call::Close(_)
             | Call::Pwrite { .. }
             | Call::Pread { .. }
@@ -571,6 +595,10 @@ impl fmt::Display for Call {
             Call::Renameat2(a, b, how) => {
                 write!(f, "{name} {} {} {}", Word(a), Word(b), rename_flag(*how))
             }
+            Call::Snapshot { from, to, readonly } => {
+                let readonly = if *readonly { " readonly" } else { "" };
+                write!(f, "{name} {} {}{readonly}", Word(from), Word(to))
+            }
             Call::Linkat(fd, path) => write!(f, "{name} {fd} {}", Word(path)),
             Call::Mknod(path, kind, device) => {
                 let (DeviceNumber { major, minor }, kind) = (device, kind.word());
@@ -599,9 +627,13 @@ impl fmt::Display for Call {
                 write!(f, "{name} {} {} {len} ", Word(path), Word(of))?;
                 data.fmt(f)
             }
-            Call::Unlink(a) | Call::Mkdir(a) | Call::Rmdir(a) | Call::Mkfifo(a) | Call::Mark(a) => {
-                write!(f, "{name} {}", Word(a))
-            }
+            Call::Unlink(a)
+            | Call::Mkdir(a)
+            | Call::Rmdir(a)
+            | Call::Mkfifo(a)
+            | Call::SubvolumeCreate(a)
+            | Call::SubvolumeDelete(a)
+            | Call::Mark(a) => write!(f, "{name} {}", Word(a)),
             Call::Pread { fd, len, at } | Call::AioRead { fd, len, at } => {
                 write!(f, "{name} {fd} {len} {at}")
             }

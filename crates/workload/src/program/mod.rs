@@ -266,7 +266,9 @@ mod tests {
                     ftruncate 0 8192\nfallocate 0 keep 0 4096\nrename f g\nlink g h\nunlink h\n\
                     mkdir d\nrmdir d\nsymlink d/f l\nsetxattr f user.a 40 7\n\
                     removexattr f user.a\npread 0 4096 0\n\
-                    chattr f append,immutable\nchattr f none\nseek_data 0 4096\nseek_hole 0 7\n\
+                    chattr f append,immutable\nchattr f none\nsubvolume_create s\n\
+                    snapshot s d/t\nsnapshot . u readonly\nsubvolume_delete s\n\
+                    seek_data 0 4096\nseek_hole 0 7\n\
                     open 1 . rw,excl,tmpfile\nlinkat 1 t\nrenameat2 a b exchange\n\
                     renameat2 a b noreplace\nrenameat2 a b whiteout\nmknod c char 1 3\n\
                     mknod b block 259 300\nmkfifo p\nchmod f 4755\nchown f 1000 100\n\
@@ -316,6 +318,9 @@ mod tests {
             "renameat2 a b swap",
             "mknod c pipe 1 3",
             "mknod c char 4096 0",
+            "snapshot a",
+            "snapshot a b writable",
+            "subvolume_delete",
             "chattr f +i",
             "chattr f",
             "seek_data 0",
@@ -338,8 +343,7 @@ mod tests {
     #[test]
     fn what_programs_have_not_names_what_to_do_instead() {
         for (text, instead) in [
-            ("subvolume d", "--fs btrfs,subvol=PATH"),
-            ("snapshot . d", "--fs btrfs,subvol=PATH"),
+            ("subvolume d", "subvolume_create"),
             ("quota d", "writepath fsck"),
             ("compression a", "writepath inspect"),
             ("fly a", "writepath list calls"),

@@ -80,6 +80,11 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
             let (path, name, len) = (w.owned()?, w.owned()?, w.small(XATTR_MAX + 1)?);
             Call::SetXattr { path, name, len, data: Data::parse(w.text()?, len)? }
         }
+        "subvolume_create" => Call::SubvolumeCreate(w.owned()?),
+        "snapshot" => {
+            Call::Snapshot { from: w.owned()?, to: w.owned()?, readonly: w.has("readonly") }
+        }
+        "subvolume_delete" => Call::SubvolumeDelete(w.owned()?),
         "chattr" => Call::Chattr(w.owned()?, FileFlags::parse(w.text()?)?),
         "seek_data" => Call::Seek(w.fd()?, Seek::Data, w.number()?),
         "seek_hole" => Call::Seek(w.fd()?, Seek::Hole, w.number()?),
@@ -118,10 +123,7 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
 /// What people look for and programs have not: what to do instead.
 fn refused(name: &str) -> Option<&'static str> {
     Some(match name {
-        "subvolume" | "snapshot" => {
-            "programs make no subvolumes; `writepath run --image FILE --fs btrfs,subvol=PATH` \
-             mounts one of an image"
-        }
+        "subvolume" => "the calls are subvolume_create, snapshot and subvolume_delete",
         "quota" => "programs set no quotas; `writepath fsck` checks those of an image",
         "compression" => {
             "programs compress no files; `writepath inspect` lists images with such files"

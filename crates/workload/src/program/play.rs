@@ -176,6 +176,9 @@ impl Player {
                 vfs.set_xattr(path, name, &value, XattrSet::Any).await
             }
             Call::RemoveXattr(path, name) => vfs.remove_xattr(path, name).await,
+            Call::SubvolumeCreate(path) => vfs.create_subvolume(path).await,
+            Call::Snapshot { from, to, readonly } => vfs.snapshot(from, to, *readonly).await,
+            Call::SubvolumeDelete(path) => vfs.delete_subvolume(path).await,
             Call::Chattr(path, flags) => vfs.chattr(path, *flags).await,
             Call::Seek(..) => self.seek(call).await.map(drop),
             Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),

@@ -91,6 +91,10 @@ pub const SYNTAX: &[Syntax] = &[
         "none, or some of append, immutable, nodump, noatime, sync, dirsync, journal-data, nocow, \
          compress",
     ),
+    line("subvolume_create PATH", "subvolume_create s", "an empty subvolume; btrfs"),
+    line("snapshot SUBVOLUME PATH", "snapshot . s", "a subvolume of what SUBVOLUME has; btrfs"),
+    line("snapshot SUBVOLUME PATH readonly", "snapshot . s readonly", "the same, read-only; btrfs"),
+    line("subvolume_delete PATH", "subvolume_delete s", "with all that is in it; btrfs"),
     line("setxattr PATH NAME BYTES SEED", "setxattr a user.x 40 1", "setxattr"),
     line("removexattr PATH NAME", "removexattr a user.x", "removexattr"),
     line("drop_caches", "drop_caches", "what is cached and clean is forgotten"),

@@ -368,7 +368,8 @@ fn waits(call: &Call, past_cache: &BTreeSet<u32>) -> bool {
         // What shares extents writes what is dirty first; a copy tries that.
         | Call::CopyFileRange { .. }
         | Call::Reflink { .. }
-        | Call::Dedupe { .. } => true,
+        | Call::Dedupe { .. }
+        | Call::Snapshot { .. } => true,
         Call::Pwrite { fd, .. } | Call::Fallocate(fd, ..) => past_cache.contains(fd),
         // Data go another way then, and none may be under way (`ext4_change_inode_journal_flag`).
         Call::Chattr(_, flags) => flags.has(FileFlags::JOURNAL_DATA),

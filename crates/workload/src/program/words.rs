@@ -61,6 +61,15 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// Is this the next word? Then it is taken.
+    pub(super) fn has(&mut self, word: &str) -> bool {
+        let is_next = self.0.clone().next() == Some(word);
+        if is_next {
+            self.0.next();
+        }
+        is_next
+    }
+
     pub(super) fn number(&mut self) -> Result<u64, String> {
         let w = self.text()?;
         w.parse().map_err(|_| format!("`{w}`: a whole number is needed"))

@@ -12,7 +12,8 @@
 //!         seq-1` and N15 by `crash wild`, both read in the source and seen in the guest; so was
 //!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`, N19 and
 //!         N21 by `crash logged`, N20, N22, N24 and N25 by `crash wild`, N23 by asking Linux what a
-//!         fault of ours did there; all were seen in the guest. N26 was found in the guest by
+//!         fault of ours did there; all were seen in the guest. N31 was found by a test's program,
+//!         and seen in 6.18. N26 was found in the guest by
 //!         `kernel-lab`. R1 and R2 are what the reference images of F2FS and its recorded waits
 //!         show.
 
@@ -580,6 +581,19 @@ pub static BUGS: &[Bug] = &[
             ..BTRFS
         },
         programs: Programs::Made(logged::longer, 32),
+        ..BTRFS_BUG
+    },
+    Bug {
+        id: "N31",
+        what: "btrfs: an fsync after rmdir of a subvolume's name in a snapshot of its parent: the mount fails",
+        affected: Side {
+            fs: "btrfs,fix=nameless+renamed+unlinked+space+reloaded+symlinks+cut,overgrown=replace",
+            ..BTRFS
+        },
+        rule: Rule::Recoverable,
+        programs: Programs::Text(
+            "subvolume_create s\nsnapshot . t\nrmdir t/s\nopen 0 t r\nfsync 0\n",
+        ),
         ..BTRFS_BUG
     },
     Bug {
