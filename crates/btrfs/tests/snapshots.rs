@@ -675,3 +675,40 @@ fn each_subvolume_has_a_log() {
     w.end();
     assert_nothing_lives();
 }
+
+/// N31: the log of a directory that lost the name of a subvolume which is not there cannot be
+/// replayed. Linux 6.12.117 and 6.18.44 fail in the same place.
+#[test]
+fn a_log_without_the_name_of_a_subvolume_is_not_replayed_unless_it_is_a_commit() {
+    for placeholder in [false, true] {
+        let mend = wp_btrfs::fs::Mend { placeholder, ..Default::default() };
+        let mut setup = Setup::new();
+        setup.mount.mend = mend;
+        let w = World::fresh(&setup);
+        let vfs = w.mount(&setup).expect("mounts");
+        let v = vfs.clone();
+        w.run(async move {
+            v.create_subvolume("s").await.expect("makes");
+            v.snapshot(".", "t", false).await.expect("makes");
+            v.rmdir("t/s").await.expect("goes");
+            let fd = v.open("t", OpenFlags::READ, 0).await.expect("opens");
+            v.fsync(fd).await.expect("syncs");
+            v.close(fd).await.expect("closes");
+        });
+        drop(vfs);
+        let left = w.cut();
+        let w = World::empty(&setup);
+        w.load(&left);
+        drop(left);
+        match w.mount(&setup) {
+            Ok(vfs) => {
+                assert!(placeholder, "it mounts");
+                w.unmount(&vfs);
+                w.judge(&setup, "a commit");
+            }
+            Err(e) => assert!(!placeholder && e.errno() == "EUCLEAN", "{e}"),
+        }
+        w.end();
+    }
+    assert_nothing_lives();
+}

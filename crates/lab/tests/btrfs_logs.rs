@@ -1,5 +1,5 @@
-//! Bugs of btrfs' logs (A13 to A20, N16 to N25), each in the program that was reported, or in the
-//! shortest that the explorer left: found with the rule left out, and not with it. Found by
+//! Bugs of btrfs' logs (A13 to A20, N16 to N25, N31), each in the program that was reported, or in
+//! the shortest that the explorer left: found with the rule left out, and not with it. Found by
 //! generated programs: `tests/bugs.rs`.
 
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ fn program(text: &str) -> Program {
 
 /// Bugs, with the rule that is broken and a program: those of CrashMonkey's reports where they have
 /// one.
-const PROGRAMS: [(&str, &str); 21] = [
+const PROGRAMS: [(&str, &str); 22] = [
     // newBugs 1.
     (
         "A13",
@@ -80,6 +80,7 @@ const PROGRAMS: [(&str, &str); 21] = [
         "open 2 a rw,creat; mkdir A; + A/f; pwrite 2 4096 0 1; sync; ftruncate 2 1; fsync 2; \
          ftruncate 2 2; rename A/f f; d A",
     ),
+    ("N31", "subvolume_create s; snapshot . t; rmdir t/s; d t"),
 ];
 
 /// Violations of the bug's rule with the rule of logs left out, and with it.

@@ -89,10 +89,10 @@ pub struct Mend {
     /// the old end. In Linux the new length is in the running transaction at once, and the zeroes
     /// only in memory: a commit shows what a truncate had taken away, though that was synced.
     pub cut: bool,
-    /// An fsync of a directory that has lost the name of a subvolume which is not there is a commit.
-    /// In Linux it writes a log (`btrfs_rmdir`, which takes no note of it, unlike of a subvolume
-    /// that is deleted), and replay takes the number of the subvolume for an inode's: the mount
-    /// fails.
+    /// An fsync of a directory that has lost the name of a subvolume which is not there is a
+    /// commit. In Linux it writes a log (`btrfs_rmdir`, which takes no note of it, unlike of a
+    /// subvolume that is deleted), and replay takes the number of the subvolume for an inode's: the
+    /// mount fails.
     pub placeholder: bool,
 }
 

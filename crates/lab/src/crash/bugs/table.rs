@@ -13,7 +13,7 @@
 //!         N16. N17 was found by random programs on the real kernel, N18 by `crash moved`, N19 and
 //!         N21 by `crash logged`, N20, N22, N24 and N25 by `crash wild`, N23 by asking Linux what a
 //!         fault of ours did there; all were seen in the guest. N31 was found by a test's program,
-//!         and seen in 6.18. N26 was found in the guest by
+//!         and seen in the guest and in 6.18. N26 was found in the guest by
 //!         `kernel-lab`. R1 and R2 are what the reference images of F2FS and its recorded waits
 //!         show.
 
