@@ -179,6 +179,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "sync flushes the device's cache before 3.11 too, if no commit does; no kernel does this",
     },
     OptionSpec {
+        key: "fix",
+        when: When::Mount,
+        default: "",
+        help: "rules of Linux 6.18 in an older version: size_counts_for_fdatasync+… (`list eras`)",
+    },
+    OptionSpec {
         key: "files_in_map_blocks",
         when: When::Mount,
         default: "",
@@ -272,7 +278,17 @@ fn era_of(o: &Options) -> FsResult<Era> {
     let mut era = Era::of(version);
     era.sync_flushes |= switch(o, "sync_flushes");
     era.files_in_map_blocks |= switch(o, "files_in_map_blocks");
+    let newest = newest_era();
+    for name in o.get("fix", OPTIONS).unwrap_or_default().split('+').filter(|n| !n.is_empty()) {
+        if !era.take(name, &newest) {
+            return Err(FsError::Invalid("fix: names of rules with + in between (`list eras`)"));
+        }
+    }
     Ok(era)
+}
+
+fn newest_era() -> Era {
+    Era::of(version(ENTRY.newest()).expect("a version of our own table"))
 }
 
 fn switch(o: &Options, key: &str) -> bool {

@@ -126,6 +126,15 @@ macro_rules! policies {
                     |name: &str| POLICIES.iter().any(|p| p.name == name && p.holds(version));
                 Era { version, $($field: holds(stringify!($field)),)* }
             }
+
+            /// Takes one rule, by its name, from another version. No: there is no such rule.
+            pub fn take(&mut self, name: &str, from: &Era) -> bool {
+                match name {
+                    $(stringify!($field) => self.$field = from.$field,)*
+                    _ => return false,
+                }
+                true
+            }
         }
     };
 }

@@ -139,7 +139,8 @@ impl Combination {
         Ok(techniques::refusal(&self.techniques, self.kernel(), &self.drive.limits()?))
     }
 
-    /// Options of mkfs and mount: those of the techniques, then `more` (which replace them).
+    /// Options of mkfs and mount: those of the techniques, then `more` (which replace them, but for
+    /// `fix`, whose values are joined).
     ///
     /// Errors: one that the file system does not have.
     pub fn options(&self, more: &[&str]) -> Result<Options, MachineError> {
@@ -152,9 +153,15 @@ impl Combination {
             }
         }
         options.set("era", self.era, specs).map_err(config)?;
+        let mut fixes = Vec::new();
         for part in more.iter().flat_map(|m| m.split(',')).filter(|p| !p.is_empty()) {
-            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
-            options.set(key, value, specs).map_err(config)?;
+            match part.split_once('=').unwrap_or((part, "true")) {
+                ("fix", rule) => fixes.push(rule),
+                (key, value) => options.set(key, value, specs).map_err(config)?,
+            }
+        }
+        if !fixes.is_empty() {
+            options.set("fix", &fixes.join("+"), specs).map_err(config)?;
         }
         Ok(options)
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use wp_crash::{Plan, Profile, Rule};
 
-use super::holes;
+use super::holes::{self, Hole};
 use super::programs::{Part, parts};
 use super::{Combination, Length};
 use crate::crash::{Bench, Campaign, Findings, Watch, line, resume};
@@ -93,6 +93,7 @@ fn campaign(
 /// Who looks for what.
 struct Search<'a> {
     c: &'a Combination,
+    holes: &'a [Hole],
     length: Length,
     parts: Vec<Part>,
     go_on: &'a (dyn Fn() -> bool + Sync),
@@ -135,14 +136,15 @@ impl Search<'_> {
         &self,
         broken: &BTreeMap<Rule, BTreeSet<usize>>,
     ) -> Stopped<BTreeMap<Rule, Vec<String>>> {
-        let every = holes::mends(self.c);
+        let every = holes::mends(self.c, self.holes);
+        let every: Vec<&str> = every.iter().map(String::as_str).collect();
         let parts: BTreeSet<usize> = broken.values().flatten().copied().collect();
         let Some(unknown) = self.broken(&parts, &every)? else { return Ok(None) };
         // The first part that breaks a rule is enough to tell who can.
         let first: BTreeSet<usize> = broken.values().filter_map(BTreeSet::first).copied().collect();
-        let all = holes::of(self.c);
+        let all = self.holes;
         let mut why: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
-        let mends: BTreeSet<&str> = all.iter().map(|h| h.mend).collect();
+        let mends: BTreeSet<&str> = all.iter().map(|h| &*h.mend).collect();
         for mend in mends {
             let others: Vec<&str> = every.iter().copied().filter(|m| *m != mend).collect();
             let alone = match others.is_empty() {
@@ -177,8 +179,9 @@ impl Search<'_> {
     /// others are fixed one after the other, as long as a run still shows the rule broken. An
     /// option that fixes no hole by itself has its own name.
     fn together(&self, rule: Rule, parts: &BTreeSet<usize>) -> Stopped<Vec<String>> {
-        let all = holes::of(self.c);
-        let mut every = holes::mends(self.c);
+        let all = self.holes;
+        let every = holes::mends(self.c, all);
+        let mut every: Vec<&str> = every.iter().map(String::as_str).collect();
         every.sort_by_key(|m| all.iter().any(|h| h.mend == *m));
         let mut mended: Vec<&str> = Vec::new();
         for mend in &every {
@@ -201,11 +204,21 @@ impl Search<'_> {
 ///
 /// Errors: a machine that cannot be; a program that cannot be played.
 pub fn cut(c: &Combination, length: Length, go_on: &(dyn Fn() -> bool + Sync)) -> Stopped<Verdict> {
+    cut_knowing(c, &holes::of(c), length, go_on)
+}
+
+/// The same, with these holes known and no others. Errors: as [`cut`].
+pub fn cut_knowing(
+    c: &Combination,
+    holes: &[Hole],
+    length: Length,
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> Stopped<Verdict> {
     // Where no flush is sent, nearly every write is unpersisted to the end: a hundred thousand
     // states that say what a thousand do.
     let sends_none = c.has("nobarrier") || c.has("fsync-nobarrier");
     let length = if sends_none && c.drive.is_volatile() { Length::Quick } else { length };
-    let search = Search { c, length, parts: parts(c, length)?, go_on };
+    let search = Search { c, holes, length, parts: parts(c, length)?, go_on };
     let mut out = Verdict::default();
     let mut broken: BTreeMap<Rule, Broken> = BTreeMap::new();
     let mut breaking: BTreeMap<Rule, BTreeSet<usize>> = BTreeMap::new();

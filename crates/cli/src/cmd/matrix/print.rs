@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use wp_base::csv;
-use wp_lab::matrix::holes::HOLES;
+use wp_lab::matrix::holes;
 use wp_lab::matrix::speed::Workload;
 use wp_lab::matrix::{Cell, DRIVES, Speed};
 
@@ -50,17 +50,17 @@ pub(super) fn text(cells: &[Cell]) -> String {
         }
     }
     let verdicts = || ran.iter().filter_map(|c| c.verdict.as_ref());
-    let holes: BTreeSet<&str> = verdicts()
+    let known: BTreeSet<&str> = verdicts()
         .flat_map(|v| &v.broken)
         .flat_map(|b| &b.holes)
         .flat_map(|h| h.split(['/', '+']))
         .collect();
-    if !holes.is_empty() {
+    if !known.is_empty() {
         writeln!(t, "\nKnown bugs (`writepath crash --bug ID`; names without a number: `writepath list eras`):")
             .expect(LINE);
     }
-    for hole in HOLES.iter().filter(|h| holes.contains(h.id)) {
-        writeln!(t, "{:<7} {}", hole.id, hole.what()).expect(LINE);
+    for id in holes::ids().filter(|id| known.contains(id)) {
+        writeln!(t, "{id:<7} {}", holes::what(id)).expect(LINE);
     }
     for cell in ran.iter().filter(|c| c.is_unknown()) {
         writeln!(t, "\nUNKNOWN: {}", cell.name).expect(LINE);

@@ -50,7 +50,8 @@ pub struct Bug {
     pub what: &'static str,
     affected: Side,
     fixed: Side,
-    rule: Rule,
+    /// The rule that it breaks.
+    pub rule: Rule,
     profile: Profile,
     /// What the fixed side is checked against, if that is something else.
     fixed_profile: Option<Profile>,
