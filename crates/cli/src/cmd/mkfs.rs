@@ -20,7 +20,8 @@ use crate::outputs;
 pub struct Args {
     /// File system and options, such as ext4,era=3.4,block_size=1024
     ///
-    /// The option `era` is the kernel version; `writepath list fs` lists all options.
+    /// The option `era` is the kernel version; without it that is the default of `writepath list
+    /// fs` (ext4: 4.6), which lists all options.
     fs: String,
     /// Image file to write
     image: PathBuf,

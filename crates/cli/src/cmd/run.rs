@@ -108,8 +108,9 @@ pub struct Args {
     /// `none` is a drive without a file system, for fio jobs with filename=/dev/NAME, whose default
     /// it is.
     ///
-    /// The option `era` is the kernel version whose rules the file system follows. `writepath list
-    /// fs` lists all options, `writepath list eras` the rules of each version.
+    /// The option `era` is the kernel version whose rules the file system follows. Without it that
+    /// is the default of `writepath list fs` (ext4: 4.6). That verb lists all options, `writepath
+    /// list eras` the rules of each version.
     #[arg(long, value_name = "NAME")]
     fs: Option<String>,
     #[command(flatten)]

@@ -84,8 +84,9 @@ pub struct Args {
     recorded: Option<Program>,
     /// File system and options: ext4,data=journal
     ///
-    /// The option `era` is the kernel version whose rules the file system follows. `writepath list
-    /// fs` lists all options, `writepath list eras` the rules of each version.
+    /// The option `era` is the kernel version whose rules the file system follows. Without it that
+    /// is the default of `writepath list fs` (ext4: 4.6). That verb lists all options, `writepath
+    /// list eras` the rules of each version.
     #[arg(long, default_value = "ext4,era=6.18")]
     fs: String,
     /// Repeat in each validated kernel version and equivalent mount mode

@@ -283,6 +283,13 @@ fn stopped(a: &Args, c: &Campaign, f: &Findings) -> String {
     format!("  incomplete: stopped {at}; {how}\n")
 }
 
+/// The file system as it was given, with the kernel version that it follows if none was.
+fn with_era(a: &Args, c: &Campaign) -> String {
+    let era = c.bench.fs_options.get("era", c.bench.fs.options);
+    let era = era.filter(|_| !a.fs.contains("era="));
+    era.map_or_else(|| a.fs.clone(), |era| format!("{},era={era}", a.fs))
+}
+
 /// For people.
 pub(super) fn text(
     a: &Args,
@@ -296,7 +303,7 @@ pub(super) fn text(
     writeln!(
         t,
         "{} on {} ({}), {} crash states, free blocks {}:",
-        a.fs,
+        with_era(a, c),
         a.device,
         size(a, c),
         a.space,
