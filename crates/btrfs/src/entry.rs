@@ -75,8 +75,8 @@ pub static ENTRY: FsEntry = FsEntry {
     name: "btrfs",
     about: "btrfs on one device; images as mkfs.btrfs 6.2 makes them",
     options: OPTIONS,
-    kernels: ["6.1", "6.18"],
-    runs_since: "6.1",
+    kernels: ["5.15", "7.1"],
+    runs_since: "5.15",
     held: &["6.12.117"],
     promises: Promises {
         // A log has the names of what is synced.

@@ -38,5 +38,6 @@ mod tools;
 mod trees;
 mod trouble;
 mod verdicts;
+mod versions;
 mod waits;
 mod world;

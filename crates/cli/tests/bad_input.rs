@@ -101,7 +101,7 @@ fn options_that_cannot_be_are_refused_before_anything_runs() {
         (&["run", "--fs", "ext4,era=x"], "kernel version"),
         (&["run", "--fs", "ext4,era=2.6.32"], "runs as in Linux 3.3 to"),
         (&["crash", "--fs", "nilfs2,era=4.4"], "has the rules of Linux 5.10 to"),
-        (&["crash", "--fs", "f2fs,era=4.9"], "has the rules of Linux 5.10 to"),
+        (&["crash", "--fs", "f2fs,era=4.9"], "has the rules of Linux 4.19 to"),
         (&["run", "--fs", "f2fs,era=3.9"], "runs as in Linux 3.10 to"),
         (&["crash", "--fs", "ext4,era=debian-1"], "neither a kernel version nor a distribution"),
         (&["run", "--device", "ssd-129"], "ssd-128"),

@@ -210,8 +210,8 @@ fn every_file_system_is_read_by_the_newest_kernel_that_is_modelled() {
     let dir = tempfile::tempdir().expect("a directory");
     let known = [
         ("ext4", "3.3 to 6.18"),
-        ("f2fs", "5.10 to 6.18"),
-        ("btrfs", "6.1 to 6.18"),
+        ("f2fs", "4.19 to 6.18"),
+        ("btrfs", "5.15 to 7.1"),
         ("nilfs2", "5.10 to 6.12"),
     ];
     for (fs, range) in known {

@@ -186,9 +186,9 @@ const OPTIONS: &[OptionSpec] = &[
 /// F2FS.
 pub static ENTRY: FsEntry = FsEntry {
     name: "f2fs",
-    about: "F2FS, Linux 5.10 to 6.18; images as mkfs.f2fs 1.15 makes them",
+    about: "F2FS, Linux 4.19 to 6.18; images as mkfs.f2fs 1.15 makes them",
     options: OPTIONS,
-    kernels: ["5.10", "6.18"],
+    kernels: ["4.19", "6.18"],
     runs_since: "3.10",
     // Calls and images; bios of fsyncs; all bios of a mount.
     held: &["6.12.117", "6.18", "6.1"],

@@ -6,6 +6,21 @@
 use wp_vfs::{Version, policies};
 
 policies! {
+    /// A log fills holes with data where another file's newer data was since the checkpoint.
+    ssr_overwrites = "86f35dc39e94 f2fs: fix to avoid data corruption by forbidding SSR overwrite",
+        None, Some(Version(5, 4, 0)),
+        backported &[Version(4, 14, 325), Version(4, 19, 222)],
+        "holes of segments are filled with data again before the checkpoint: a synced node may lead to the data of another file";
+    /// Roll-forward recovers owners.
+    recovers_owners = "19c73a691cce f2fs: fix to recover inode's uid/gid during POR",
+        Some(Version(4, 20, 0)), None,
+        backported &[Version(4, 19, 222)],
+        "chown survives fsync and a power failure; before, roll-forward leaves the owner of the checkpoint";
+    /// Roll-forward writes inodes of which nothing but their own fields changed.
+    recovery_writes_inodes = "ca597bddedd9 f2fs: fix to dirty inode for i_mode recovery",
+        Some(Version(5, 1, 0)), None,
+        backported &[Version(4, 19, 222)],
+        "roll-forward writes recovered modes, owners and times; before, only with a new length, blocks or name";
     /// Roll-forward looks whether something else has a block before it takes it.
     check_destination = "f2fs: fix to do sanity check on destination blkaddr during recovery",
         Some(Version(6, 1, 0)), None,
@@ -155,6 +170,12 @@ mod tests {
         let nat = ["5.14", "5.15", "6.12.23", "6.12.24", "6.14", "6.15"];
         let nat = nat.map(|t| v(t).umount_flushes_nat);
         assert_eq!(nat, [false, true, true, false, true, false]);
+        let of = |rule: fn(&Era) -> bool| {
+            ["4.19.221", "4.19.222", "4.20", "5.1", "5.3", "5.4"].map(|t| rule(&v(t)))
+        };
+        assert_eq!(of(|e| e.ssr_overwrites), [true, false, true, true, true, false]);
+        assert_eq!(of(|e| e.recovers_owners), [false, true, true, true, true, true]);
+        assert_eq!(of(|e| e.recovery_writes_inodes), [false, true, false, true, true, true]);
         assert!(!v("5.10").thread_writes_checkpoints && v("5.14").thread_writes_checkpoints);
     }
 }

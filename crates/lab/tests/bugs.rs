@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 69] = [
+const FEW: [(&str, Range<u64>); 73] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -82,6 +82,10 @@ const FEW: [(&str, Range<u64>); 69] = [
     ("V17", 0..1),
     ("V18", 0..1),
     ("V19", 0..1),
+    ("V20", 0..1),
+    ("V21", 0..1),
+    ("V22", 0..1),
+    ("V23", 0..1),
 ];
 
 #[test]

@@ -35,7 +35,8 @@ const fn own(name: &'static str, kernel: Version) -> Distribution {
 }
 
 /// Those that can be named. Series are of the distributions' own pages; patch levels are late ones
-/// (of 2025 and 2026), those of Ubuntu, Android and Alpine from memory.
+/// (of 2025 and 2026), those of Ubuntu, Android and Alpine from memory. An Android release runs on
+/// several series; its entry is the one that most of its new devices had.
 pub static DISTRIBUTIONS: &[Distribution] = &[
     follows("debian-8", Version(3, 16, 84)),
     follows("debian-9", Version(4, 9, 320)),
@@ -79,6 +80,8 @@ pub static DISTRIBUTIONS: &[Distribution] = &[
     own("proxmox-9", Version(6, 14, 11)),
     follows("alpine-3.20", Version(6, 6, 110)),
     follows("alpine-3.22", Version(6, 12, 50)),
+    follows("android-10", Version(4, 14, 325)),
+    follows("android-11", Version(4, 19, 306)),
     follows("android-12", Version(5, 10, 226)),
     follows("android-13", Version(5, 15, 180)),
     follows("android-14", Version(6, 1, 145)),

@@ -201,7 +201,7 @@ impl Btrfs {
                 self.forget_logged_name(to, old, gone);
             }
             if !moved.is_subvol() {
-                self.log_new_name(&moved, Some((&a, was)));
+                self.log_new_name(&moved, Some((&a, from.1, was)));
             }
         }
         let done = match (&done, left) {
@@ -292,10 +292,9 @@ impl Btrfs {
             let now = self.newest();
             x.logged.renamed.set(now);
             y.logged.renamed.set(now);
-            for (inode, from, was) in [(&x, a, was_x), (&y, b, was_y)] {
-                if !inode.is_subvol() {
-                    self.log_new_name(inode, Some((from, was)));
-                }
+            let both = [(&x, (a, from.1, was_x)), (&y, (b, to.1, was_y))];
+            for (inode, was) in both.into_iter().filter(|(inode, _)| !inode.is_subvol()) {
+                self.log_new_name(inode, Some(was));
             }
         }
         self.settled(done.map(|_| ())).await

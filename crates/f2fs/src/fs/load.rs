@@ -319,6 +319,7 @@ impl Space {
                 min_mtime: u64::MAX,
                 max_mtime: 0,
                 trimmed: cp.has(cp_flag::TRIMMED),
+                overwrites: false,
                 discard_blocks: 0,
             },
             segs: Segments::new(g.segments, g.sections),

@@ -247,6 +247,8 @@ impl F2fs {
             let ops: Rc<dyn wp_cache::WbOps> = ops.clone();
             map.set_ops(Rc::downgrade(&ops));
         }
+        let mut space = Space::new(&g, &cp, loaded.cap, lfs);
+        space.sit.overwrites = opts.era.ssr_overwrites;
         let h = *cp.head();
         let in_use = h.valid_node_count.get() + nid::RESERVED;
         let fs = Rc::new(F2fs {
@@ -259,7 +261,7 @@ impl F2fs {
             nat: Nat::new(cp.nat_bitmap().to_vec(), None),
             nids: Nids::new(rt, h.next_free_nid.get(), g.nids().saturating_sub(in_use)),
             fsync_nodes: FsyncNodes::default(),
-            space: RefCell::new(Space::new(&g, &cp, loaded.cap, lfs)),
+            space: RefCell::new(space),
             alloc_lock: Lock::new(rt, "block allocation", ()),
             counts: Counts::new(&h, g.nids()),
             inos: InoSets::new(&cp),

@@ -48,6 +48,10 @@ pub(super) struct Sit {
     pub max_mtime: u64,
     /// What a bitmap of discards begins with: the last mount discarded everything.
     pub trimmed: bool,
+    /// Holes are filled with data that is newer than the checkpoint ([`Era::ssr_overwrites`]).
+    ///
+    /// [`Era::ssr_overwrites`]: crate::era::Era::ssr_overwrites
+    pub overwrites: bool,
     /// Blocks that could be discarded.
     pub discard_blocks: u64,
 }
@@ -125,9 +129,10 @@ impl Space {
     /// alone; no then.
     pub fn update(&mut self, addr: u32, to: bool) -> bool {
         let Some((segment, offset)) = self.g.place(addr) else { return true };
-        let trimmed = self.sit.trimmed;
+        let (trimmed, overwrites) = (self.sit.trimmed, self.sit.overwrites);
         let section = self.g.section_of(segment) as usize;
         let se = &mut self.sit.segs[segment as usize];
+        let keeps = se.log.is_node() || !overwrites;
         let maps = se.maps(trimmed);
         if bits::set(&mut maps.cur, offset, to) == to {
             return false;
@@ -135,7 +140,9 @@ impl Space {
         let was_ckpt = bits::test(&maps.ckpt, offset);
         if to {
             // Holes must not be filled with what the checkpoint needs, or what is newer than it.
-            bits::set(&mut maps.ckpt, offset, true);
+            if keeps {
+                bits::set(&mut maps.ckpt, offset, true);
+            }
             let known = bits::set(&mut maps.discard, offset, true);
             self.sit.discard_blocks = self.sit.discard_blocks.saturating_sub((!known).into());
             se.ckpt_valid += u32::from(!was_ckpt);
@@ -145,6 +152,7 @@ impl Space {
         } else {
             let known = bits::set(&mut maps.discard, offset, false);
             self.sit.discard_blocks += u64::from(known);
+            se.ckpt_valid -= u32::from(!was_ckpt);
             se.valid -= 1;
             self.sit.sections[section] -= 1;
             self.sit.written -= 1;

@@ -27,7 +27,10 @@ impl Log<'_> {
                 self.put(key, bytes)?;
                 self.sums_of(inode, &e, e.num_bytes.get())
             }
-            FileExtent::Regular(_) if inode.logged.last_reflink.get() >= self.transid => {
+            FileExtent::Regular(_)
+                if inode.logged.last_reflink.get() >= self.transid
+                    || self.era().copies_old_extents =>
+            {
                 self.put(key, bytes)
             }
             FileExtent::Regular(_) => Ok(()),

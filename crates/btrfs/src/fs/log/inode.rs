@@ -42,7 +42,7 @@ impl Log<'_> {
     /// Logs an inode. `btrfs_log_inode`.
     pub fn inode(&mut self, inode: &Rc<Inode>, mode: Mode) -> LogResult<()> {
         let is_link = inode.item.borrow().is_symlink();
-        let mode = if is_link { Mode::All } else { mode };
+        let mode = if is_link && !self.era().links_exist_only { Mode::All } else { mode };
         let l = &inode.logged;
         let was_logged = self.has(inode);
         let is_dir = inode.is_dir();
@@ -75,7 +75,8 @@ impl Log<'_> {
             if !(mode == Mode::Exists && l.full_sync.get()) {
                 l.copy_all.set(false);
             }
-            if was_logged {
+            // A directory that does not count as logged may be in the log all the same.
+            if was_logged || is_dir && self.era().renames_relog {
                 self.drop_items(inode.ino, kind::XATTR_ITEM)?;
             }
         } else {
@@ -94,11 +95,13 @@ impl Log<'_> {
         self.inode_item(inode, mode, size, was_logged)?;
         if all_items {
             self.log_holes(inode)?;
-            self.log_prealloc(inode)?;
+            if !self.era().full_sync_skips_space {
+                self.log_prealloc(inode)?;
+            }
         } else if mode == Mode::Exists && !was_logged && self.fs.opts.mend.space {
             self.keep_prealloc(inode, size)?;
         }
-        if is_link {
+        if is_link && mode == Mode::All {
             self.copy_inline(inode)?;
         }
         if fast {
@@ -112,16 +115,19 @@ impl Log<'_> {
             }
             self.directory(inode)?;
         }
-        l.trans.set(self.transid);
+        let is_unmarked = self.era().new_names_unmarked;
         // To be logged so that it exists is no fsync, nor is to get a name.
         let old = self.old();
         let counts = match mode {
-            Mode::All => !self.is_new_name || self.era().new_names_count,
+            Mode::All => !self.is_new_name || self.era().new_names_count || is_unmarked,
             Mode::Exists if self.is_new_name => old.names,
             Mode::Exists => old.exists || !site::LOG_EXISTS.on(),
         };
-        if counts {
-            l.last_commit.set(l.last_sub.get());
+        if !(is_unmarked && self.is_new_name && is_dir && inode.ino != self.ino) {
+            l.trans.set(self.transid);
+            if counts {
+                l.last_commit.set(l.last_sub.get());
+            }
         }
         if mode == Mode::All {
             l.last_reflink.set(0);
@@ -184,7 +190,9 @@ impl Log<'_> {
                     self.put(key, &bytes)?;
                     self.check_override(inode, key, &bytes)?;
                 }
-                kind::EXTENT_DATA if key.offset < inode.size() => {
+                kind::EXTENT_DATA
+                    if key.offset < inode.size() || self.era().full_sync_skips_space =>
+                {
                     self.copy_extent(inode, key, &bytes)?;
                 }
                 _ => {}

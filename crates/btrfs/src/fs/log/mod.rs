@@ -13,6 +13,7 @@
 
 mod extents;
 mod inode;
+mod leaves;
 mod names;
 mod old;
 

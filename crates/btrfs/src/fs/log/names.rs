@@ -36,12 +36,13 @@ impl Log<'_> {
         found.map(|item| self.fs.add_inode(&self.vol, ino, item, false)).transpose()
     }
 
-    /// A log has all names of a directory with these indexes. `insert_dir_log_key`.
-    fn range(&mut self, dir: u64, from: u64, to: u64) -> FsResult<()> {
+    /// A log has all names of a directory with these indexes (`kind`: or hashes).
+    /// `insert_dir_log_key`.
+    pub fn range(&mut self, kind: u8, dir: u64, (from, to): (u64, u64)) -> FsResult<()> {
         if !site::LOG_RANGES.on() {
             return Ok(());
         }
-        let key = Key::new(dir, kind::DIR_LOG_INDEX, from);
+        let key = Key::new(dir, kind, from);
         let old = self.c.lookup(self.log, key)?;
         let old = old.and_then(|b| view::<DirLogItem>(&b, 0).map(|i| i.end.get()));
         let end = to.max(old.unwrap_or(0));
@@ -50,6 +51,9 @@ impl Log<'_> {
 
     /// New names of a directory, and where none are any more. `log_dir_items`.
     pub fn directory(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
+        if self.era().logs_old_names {
+            return self.changed_leaves(dir);
+        }
         let mut last_old = crate::items::INDEX_START - 1;
         let mut was_changed = false;
         let mut from = Key::new(dir.ino, kind::DIR_INDEX, 0);
@@ -64,22 +68,20 @@ impl Log<'_> {
             if entry.transid < self.transid || !is_changed {
                 // Between two leaves that are as they were nothing was removed.
                 if (is_changed || was_changed) && key.offset > last_old + 1 {
-                    self.range(dir.ino, last_old + 1, key.offset - 1)?;
+                    self.range(kind::DIR_LOG_INDEX, dir.ino, (last_old + 1, key.offset - 1))?;
                 }
                 last_old = key.offset;
             } else if key.offset > dir.logged.last_index.get() {
                 self.put(key, &bytes)?;
                 dir.logged.last_index.set(key.offset);
-                if entry.location.kind == kind::INODE_ITEM {
-                    self.new_dentries = true;
-                }
+                self.new_dentries |= self.leads_to_more(&entry);
             }
             was_changed = is_changed;
             let Some(next) = key.next() else { break };
             from = next;
         }
         if last_old < u64::MAX {
-            self.range(dir.ino, last_old + 1, u64::MAX)?;
+            self.range(kind::DIR_LOG_INDEX, dir.ino, (last_old + 1, u64::MAX))?;
         }
         Ok(())
     }
@@ -91,18 +93,18 @@ impl Log<'_> {
             return Ok(());
         }
         let mut todo = VecDeque::from([dir.clone()]);
+        let kind = if self.era().logs_hashes { kind::DIR_ITEM } else { kind::DIR_INDEX };
         while let Some(dir) = todo.pop_front() {
-            let mut from = Key::new(dir.ino, kind::DIR_INDEX, 0);
-            let to = Key::new(dir.ino, kind::DIR_INDEX, u64::MAX);
+            let mut from = Key::new(dir.ino, kind, 0);
+            let to = Key::new(dir.ino, kind, u64::MAX);
             while let Some((key, bytes)) = self.c.first(self.log, from, to)? {
                 let entry = entries(&bytes).next().and_then(Result::ok).ok_or(Stop::Full)?;
-                let is_new = entry.transid >= self.transid;
-                let (ino, what) = (entry.location.objectid, entry.location.kind);
-                if is_new && what == kind::INODE_ITEM {
-                    let child = self.load(ino)?.ok_or(Stop::Full)?;
+                if self.leads_to_more(&entry) {
+                    let child = self.load(entry.location.objectid)?.ok_or(Stop::Full)?;
                     if self.needs(&child) {
                         self.new_dentries = false;
-                        let mode = if child.is_dir() { Mode::All } else { Mode::Exists };
+                        let is_file = !child.is_dir() && !child.item.borrow().is_symlink();
+                        let mode = if is_file { Mode::Exists } else { Mode::All };
                         self.inode(&child, mode)?;
                         if self.new_dentries {
                             todo.push_back(child);
@@ -120,7 +122,7 @@ impl Log<'_> {
     /// removed since needs nothing, as replay takes the name from it; unless it was a directory:
     /// then its parent tells. `add_conflicting_inode`.
     pub fn add_conflict(&mut self, ino: u64, parent: u64) -> LogResult<()> {
-        if self.conflicts_seen >= CONFLICTS_MAX {
+        if self.conflicts_seen >= CONFLICTS_MAX && !self.era().conflicts_unlimited {
             return Err(Stop::Full);
         }
         match self.load(ino)? {
@@ -132,7 +134,8 @@ impl Log<'_> {
             None => {
                 let tree = self.tree;
                 let old = self.c.with_committed(tree, |c, old| c.inode(old, ino))?;
-                if !old.ok_or(Stop::Full)?.is_dir() {
+                let is_dir = old.ok_or(Stop::Full)?.is_dir();
+                if !is_dir && !self.era().conflicts_log_parents {
                     return Ok(());
                 }
             }
@@ -267,7 +270,10 @@ impl Log<'_> {
 
     /// Removes a name from what is logged of a directory. Answers whether it was there.
     /// `del_logged_dentry`.
-    fn forget_name(&mut self, dir: u64, index: u64) -> FsResult<bool> {
+    fn forget_name(&mut self, dir: u64, name: &[u8], index: u64) -> FsResult<bool> {
+        if self.era().logs_hashes {
+            self.forget_hash(dir, name)?;
+        }
         match self.c.remove_item(self.log, Key::new(dir, kind::DIR_INDEX, index)) {
             Ok(()) => Ok(true),
             Err(FsError::NotFound) => Ok(false),
@@ -344,12 +350,10 @@ impl Btrfs {
         inode: &Inode,
         index: u64,
     ) {
-        let transid = self.newest();
         if !inode.vol.log.is_open() {
             return;
         }
-        let has = |i: &Inode| i.logged.trans.get() == transid;
-        let (in_inode, in_dir) = (has(inode), has(dir));
+        let (in_inode, in_dir) = (self.may_be_logged(inode), self.may_be_logged(dir));
         if (!in_inode && !in_dir) || !site::LOG_UNLINK.on() {
             return;
         }
@@ -362,15 +366,28 @@ impl Btrfs {
                 }
             }
             if in_dir {
-                log.forget_name(dir.ino, index)?;
+                log.forget_name(dir.ino, name, index)?;
             }
             Ok(())
         });
     }
 
-    /// An inode got a name, by a link or (`from`: directory and index before) a rename.
+    /// Is an inode in the log of the running transaction, or does the kernel take it to be there?
+    /// `inode_logged`.
+    fn may_be_logged(&self, inode: &Inode) -> bool {
+        let (transid, era) = (self.newest(), self.opts.era);
+        let is_unknown = inode.logged.trans.get() == 0 && inode.last_trans.get() == transid;
+        let has_log = inode.vol.log.is_open() || era.guesses_without_log;
+        inode.logged.trans.get() == transid || is_unknown && has_log && era.guesses_logged
+    }
+
+    /// An inode got a name, by a link or (`from`: directory, name and index before) a rename.
     /// `btrfs_log_new_name`.
-    pub(in crate::fs) fn log_new_name(&self, inode: &Rc<Inode>, from: Option<(&Rc<Inode>, u64)>) {
+    pub(in crate::fs) fn log_new_name(
+        &self,
+        inode: &Rc<Inode>,
+        from: Option<(&Rc<Inode>, &[u8], u64)>,
+    ) {
         let transid = self.newest();
         if !inode.is_dir() {
             inode.logged.last_unlink.set(transid);
@@ -378,19 +395,24 @@ impl Btrfs {
         if self.opts.era.renames_copy_all {
             inode.logged.copy_all.set(true);
         }
-        let has = |i: &Inode| i.logged.trans.get() == transid;
-        if !has(inode) && !from.is_some_and(|(dir, _)| has(dir)) {
+        let from = from.filter(|(dir, ..)| self.may_be_logged(dir));
+        if !self.may_be_logged(inode) && from.is_none() {
             return;
         }
         if !site::LOG_RENAME.on() {
             return;
         }
+        let relogs = self.opts.era.renames_relog;
         // What cannot be logged is for the next fsync to commit.
         let _ = self.log_with(inode, true, Vec::new(), |log| {
-            if let Some((dir, index)) = from.filter(|(dir, _)| has(dir))
-                && !log.forget_name(dir.ino, index)?
-            {
-                log.range(dir.ino, index, index)?;
+            if let Some((dir, name, index)) = from {
+                let was_there = log.forget_name(dir.ino, name, index)?;
+                if relogs {
+                    // With its old parents the inode has the directory logged once more.
+                    dir.logged.trans.set(0);
+                } else if !was_there {
+                    log.range(kind::DIR_LOG_INDEX, dir.ino, (index, index))?;
+                }
             }
             let inode = log.get(inode.ino)?;
             log.may_be_below(&inode)?;

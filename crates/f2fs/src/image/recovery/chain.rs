@@ -20,7 +20,7 @@
 //! inode's.
 //! Source:     `find_fsync_dnodes`, `recover_data`, `do_recover_data`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
 
@@ -32,7 +32,7 @@ use crate::disk::{
 use super::files::{Slot, State};
 use super::inodes::FsyncInodes;
 use super::zones::ZoneTable;
-use super::{Reason, RecoverOptions, Recovery, Rejected, RejectedNode};
+use super::{Reason, RecoverOptions, Recovery, Rejected, RejectedNode, Rules};
 
 /// The chain, and which of its nodes are to be recovered.
 pub(super) struct Chain {
@@ -250,6 +250,7 @@ pub(super) fn replay(
     out: &mut Recovery,
 ) -> FsResult<()> {
     let mut nameless = Vec::new();
+    let mut before = BTreeMap::new();
     for at in &chain.nodes {
         if chain.rejected.contains(at) {
             continue;
@@ -261,7 +262,10 @@ pub(super) fn replay(
         let Some(place) = chain.inodes.find(ino, &mut out.work) else { continue };
         let (last, last_dentry) = chain.inodes.marks(place);
         if footer.is_inode() {
-            recover_inode(s, ino, &block)?;
+            if !options.rules.writes_inodes {
+                before.entry(ino).or_insert(s.node(ino)?);
+            }
+            recover_inode(s, ino, &block, options.rules)?;
         }
         if last_dentry == Some(*at) {
             recover_dentry(s, ino, &block, options, &mut nameless)?;
@@ -275,6 +279,9 @@ pub(super) fn replay(
         out.nodes_applied += 1;
     }
     out.inodes = chain.inodes.numbers().collect();
+    for (ino, block) in before {
+        forget_fields(s, ino, Inode::of(&block))?;
+    }
     // Files that lost their last name go when nobody holds them any more.
     for ino in nameless {
         if Inode::of(&*s.node(ino)?).links.get() == 0 {
@@ -289,19 +296,21 @@ pub(super) fn replay(
     s.t.renew_data_logs()
 }
 
-/// Takes over the fields of an inode. `recover_inode`.
-fn recover_inode(s: &mut State<'_>, ino: u32, from: &Block) -> FsResult<()> {
-    let has_projects = s.t.image.super_block().has(feature::PRJQUOTA);
-    let source = Inode::of(from);
-    let inode = s.inode_mut(ino)?;
-    inode.mode = source.mode;
-    (inode.uid, inode.gid) = (source.uid, source.gid);
-    if source.has_inline(inline::EXTRA_ATTR)
-        && has_projects
-        && source.has_extra(std::mem::offset_of!(InodeExtra, inode_checksum))
-    {
-        inode.extra_mut().projid = source.extra().projid;
+/// Nothing marked an inode dirty: its node is written without the fields that were recovered. A new
+/// length marks it, and so do new blocks and a new name.
+fn forget_fields(s: &mut State<'_>, ino: u32, old: &Inode) -> FsResult<()> {
+    if s.changed.contains(&ino) || s.of_node(ino, |b| Inode::of(b).size != old.size)? {
+        return Ok(());
     }
+    take_fields(s.inode_mut(ino)?, old);
+    let inode = s.inode_mut(ino)?;
+    (inode.uid, inode.gid) = (old.uid, old.gid);
+    Ok(())
+}
+
+/// Fields that every version recovers.
+fn take_fields(inode: &mut Inode, source: &Inode) {
+    inode.mode = source.mode;
     inode.size = source.size;
     (inode.atime, inode.atime_nsec) = (source.atime, source.atime_nsec);
     (inode.ctime, inode.ctime_nsec) = (source.ctime, source.ctime_nsec);
@@ -314,6 +323,24 @@ fn recover_inode(s: &mut State<'_>, ino: u32, from: &Block) -> FsResult<()> {
     }
     for bit in [inline::PIN_FILE, inline::DATA_EXIST] {
         inode.set_inline(bit, source.has_inline(bit));
+    }
+}
+
+/// Takes over the fields of an inode. `recover_inode`.
+fn recover_inode(s: &mut State<'_>, ino: u32, from: &Block, rules: Rules) -> FsResult<()> {
+    let has_projects = s.t.image.super_block().has(feature::PRJQUOTA);
+    let source = Inode::of(from);
+    let inode = s.inode_mut(ino)?;
+    take_fields(inode, source);
+    if !rules.recovers_owners {
+        return Ok(());
+    }
+    (inode.uid, inode.gid) = (source.uid, source.gid);
+    if source.has_inline(inline::EXTRA_ATTR)
+        && has_projects
+        && source.has_extra(std::mem::offset_of!(InodeExtra, inode_checksum))
+    {
+        inode.extra_mut().projid = source.extra().projid;
     }
     Ok(())
 }
@@ -350,6 +377,7 @@ fn recover_dentry(
             nameless.push(found.ino);
         }
     }
+    s.changed.insert(ino);
     s.add_name(dir, &name, ino, options.now)
 }
 
@@ -420,6 +448,7 @@ fn recover_address(
     if from == to {
         return Ok(());
     }
+    s.changed.insert(ino);
     if to == addr::NULL {
         return s.punch(ino, at);
     }

@@ -1,6 +1,6 @@
 //! Nodes and maps of files while they are being recovered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
 
@@ -28,6 +28,8 @@ pub(super) struct State<'a> {
     /// Shapes of inodes as they were when they were first read: like the kernel's inode in memory,
     /// they do not follow flags that are recovered.
     shapes: BTreeMap<u32, Shape>,
+    /// Inodes that got other blocks or a name.
+    pub(super) changed: BTreeSet<u32>,
 }
 
 impl<'a> State<'a> {
@@ -38,6 +40,7 @@ impl<'a> State<'a> {
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
             shapes: BTreeMap::new(),
+            changed: BTreeSet::new(),
         }
     }
 

@@ -66,12 +66,22 @@ pub struct Rules {
     /// is, and are open zones that no log writes finished ([`Era::leave_zones`])? Before, only logs
     /// that disagree with the pointer leave.
     pub leave_zones: bool,
+    /// Are owners recovered ([`Era::recovers_owners`])?
+    pub recovers_owners: bool,
+    /// Is an inode written if nothing but fields of its own was recovered
+    /// ([`Era::recovery_writes_inodes`])?
+    pub writes_inodes: bool,
 }
 
 impl Rules {
     /// Of a kernel version.
     pub fn of(era: Era) -> Rules {
-        Rules { check_destination: era.check_destination, leave_zones: era.leave_zones }
+        Rules {
+            check_destination: era.check_destination,
+            leave_zones: era.leave_zones,
+            recovers_owners: era.recovers_owners,
+            writes_inodes: era.recovery_writes_inodes,
+        }
     }
 
     /// The same by the numbers of the first release of a series.

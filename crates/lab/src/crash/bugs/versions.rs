@@ -37,6 +37,25 @@ macro_rules! btrfs {
     };
 }
 
+/// F2FS by one release's rules, without the faults that every version has.
+macro_rules! f2fs {
+    ($version:literal) => {
+        Side {
+            fs: concat!(
+                "f2fs,mode=lfs,wait_first_node,wait_last_node,wait_earlier_nodes,size_before_sync,\
+                 era=",
+                $version
+            ),
+            elevator: "",
+            params: &[("capacity_bytes", 64 << 20)],
+            ..PLAIN
+        }
+    };
+}
+
+/// F2FS' roll-forward does not bring back what was synced.
+const LOST_BY_RECOVERY: Bug = Bug { profile: Profile::of(&wp_f2fs::ENTRY.promises), ..LOST };
+
 /// btrfs' log does not bring back what was synced.
 const LOST_IN_A_LOG: Bug = Bug { profile: Profile::of(&wp_btrfs::ENTRY.promises), ..LOST };
 
@@ -307,5 +326,71 @@ pub static BUGS: &[Bug] = &[
              fsync 0",
         ),
         ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V20",
+        rule_name: Some("links_exist_only"),
+        what: "btrfs: a symbolic link renamed before the fsync of its directory is empty (generic/690, until 5.15.38, 5.17.6)",
+        affected: btrfs!("5.15.38"),
+        fixed: btrfs!("5.15.39"),
+        programs: Programs::Text(
+            "mkdir dir\n\
+             open 0 dir r\n\
+             fsync 0\n\
+             symlink target dir/old\n\
+             rename dir/old dir/new\n\
+             fsync 0",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V21",
+        rule_name: Some("full_sync_skips_space"),
+        what: "btrfs: fsync after chmod loses space behind the end of a file whose extents are in an unchanged leaf (until 5.15.26, 5.16.12)",
+        affected: btrfs!("5.15.26,node_size=4096"),
+        fixed: btrfs!("5.15.27,node_size=4096"),
+        programs: Programs::Text(
+            "open 0 f rw,creat\n\
+             setxattr f user.a 1500 1\n\
+             setxattr f user.b 1500 2\n\
+             setxattr f user.c 1500 3\n\
+             pwrite 0 8192 0 3\n\
+             fallocate 0 keep 8192 65536\n\
+             sync\n\
+             chmod f 600\n\
+             fsync 0",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V22",
+        rule_name: Some("recovers_owners"),
+        what: "F2FS: roll-forward does not recover the owner of a synced file (until 4.19.221, 4.20)",
+        affected: f2fs!("4.19.221"),
+        fixed: f2fs!("4.19.222"),
+        programs: Programs::Text(
+            "open 0 f rw,creat\n\
+             pwrite 0 4096 0 1\n\
+             sync\n\
+             chown f 1000 100\n\
+             pwrite 0 4096 4096 2\n\
+             fsync 0",
+        ),
+        ..LOST_BY_RECOVERY
+    },
+    Bug {
+        id: "V23",
+        rule_name: Some("recovery_writes_inodes"),
+        what: "F2FS: roll-forward forgets the mode of a synced file of which nothing else changed (until 5.0, 4.19.221)",
+        affected: f2fs!("5.0"),
+        fixed: f2fs!("5.1"),
+        programs: Programs::Text(
+            "open 0 f rw,creat\n\
+             pwrite 0 4096 0 1\n\
+             sync\n\
+             chmod f 600\n\
+             fsync 0",
+        ),
+        ..LOST_BY_RECOVERY
     },
 ];
