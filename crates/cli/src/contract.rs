@@ -217,7 +217,7 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "kernels crash",
-        "every crash state is recovered as this host's kernel recovers it",
+        "every crash state is recovered as the real kernel recovers it",
         counted("states", &["/total/states"]),
         &[DIFFERS, NO_GUEST, (Exit::Simulated, "a program could not run"), STOPPED],
     ),

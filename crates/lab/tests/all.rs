@@ -48,6 +48,7 @@ mod table_trim;
 mod thousand_files;
 mod threads;
 mod today;
+mod trees;
 mod twin;
 mod two_devices;
 mod unmount;

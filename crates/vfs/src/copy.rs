@@ -163,8 +163,8 @@ impl Vfs {
         }
     }
 
-    /// Blocks are shared; if one of the descriptors is synchronous both files are synced then
-    /// (`btrfs_remap_file_range`).
+    /// Blocks are shared; if one of the descriptors or files is synchronous (`file_sync_write`)
+    /// both files are synced then (`btrfs_remap_file_range`).
     async fn share(
         &self,
         [(source, from_at), (target, to_at)]: [(&Rc<OpenFile>, u64); 2],
@@ -173,7 +173,10 @@ impl Vfs {
     ) -> FsResult<u64> {
         let ranges = ((source.ino, from_at), (target.ino, to_at));
         let n = self.fs().share_range(ranges.0, ranges.1, len, how).await?;
-        if n > 0 && (source.is_synced() || target.is_synced()) {
+        let is_synced = |file: &OpenFile| {
+            file.is_synced() || self.fs().flags_in_memory(file.ino).has(FileFlags::SYNC)
+        };
+        if n > 0 && (is_synced(source) || is_synced(target)) {
             for file in [source, target] {
                 self.fs().sync_file(file.ino, SyncKind::Full, file.told()).await?;
             }

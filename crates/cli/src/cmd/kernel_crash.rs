@@ -1,5 +1,6 @@
 //! `kernels crash`: our recovery beside this host's, state by state.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,12 +17,32 @@ use crate::progress::Progress;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Program file, or folder of them, instead of generated programs
+    ///
+    /// With --config, --each (default 8), --seed and --guest only.
+    #[arg(value_name = "PROGRAMS", conflicts_with_all = [
+        "states", "workers", "first", "programs", "calls", "all_calls", "fsck",
+    ])]
+    files: Option<PathBuf>,
+    /// With PROGRAMS: configurations, joined by commas [default: each file system's]
+    #[arg(long, value_delimiter = ',', requires = "files")]
+    #[arg(default_value = "ext4-default,f2fs-posix,f2fs-strict,nilfs2,btrfs")]
+    #[arg(hide_default_value = true)]
+    pub(super) config: Vec<String>,
+    /// With PROGRAMS: mount in a Linux 6.12 guest, not in this host
+    ///
+    /// SCRIPT boots it; default: ../shared/tools/kernel-guest/uml.sh beside the repository.
+    /// `uml-setup.sh` puts what the script needs into ~/.cache/kernel-guest. The guest also runs
+    /// the programs itself, and the tree that is then left is compared, too.
+    #[arg(long, value_name = "SCRIPT", requires = "files")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(super) guest: Option<OsString>,
     /// Distinct crash states to compare
     #[arg(long, default_value_t = 1000)]
     states: u64,
     /// Seed of programs and of the choice of states
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Threads, each with its own loop device
     #[arg(long, default_value_t = 8)]
     workers: usize,
@@ -38,9 +59,9 @@ pub struct Args {
     /// Generate programs with every call that programs have (`list calls`)
     #[arg(long)]
     all_calls: bool,
-    /// Maximum number of states of one program
-    #[arg(long, default_value_t = 40)]
-    each: usize,
+    /// Maximum number of states of one program [default: 40, with PROGRAMS 8]
+    #[arg(long)]
+    each: Option<usize>,
     /// Run e2fsck and `writepath fsck` every N states; 0: never
     #[arg(long, default_value_t = 20)]
     #[arg(value_name = "N")]
@@ -48,6 +69,17 @@ pub struct Args {
     /// Folder for images, best in memory (tmpfs)
     #[arg(long, default_value = "/dev/shm")]
     dir: PathBuf,
+}
+
+/// States of one program at most.
+const EACH: usize = 40;
+const EACH_OF_GIVEN: usize = 8;
+
+impl Args {
+    /// States of each life of a given program, besides those at its end.
+    pub(super) fn each_of_given(&self) -> usize {
+        self.each.unwrap_or(EACH_OF_GIVEN)
+    }
 }
 
 /// Runs the verb.
@@ -58,6 +90,9 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(e) => return out.fail(Exit::HostIo, "host-io", &e.to_string(), "--dir DIR"),
     };
     let dir = scratch.path();
+    if let Some(files) = &a.files {
+        return super::kernel_trees::run(a, files, dir, out);
+    }
     if let Some(why) = cannot(&dir.join("tried")) {
         return out.fail(
             Exit::Unsupported,
@@ -73,7 +108,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         programs: a.programs,
         calls: a.calls,
         all_calls: a.all_calls,
-        each: a.each,
+        each: a.each.unwrap_or(EACH),
         fsck: a.fsck,
         dir: dir.to_owned(),
     };

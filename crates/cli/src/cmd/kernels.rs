@@ -29,6 +29,7 @@ use crate::progress::Progress;
 #[command(after_help = "Examples:\n\
     \x20 writepath kernels waits\n\
     \x20 writepath kernels recovery\n\
+    \x20 writepath kernels crash examples/xfstests --guest\n\
     \x20 writepath kernels random --programs 50 --fs f2fs")]
 pub struct Args {
     #[command(subcommand)]
@@ -59,11 +60,12 @@ enum What {
     /// mark. Compares every file with what the kernel recovered. Only reads the images. Exit code 1
     /// if a file differs.
     Recovery(RecoveryArgs),
-    /// Recover crash states here and with the kernel of this host; needs root.
+    /// Recover crash states here and with a real kernel, and compare the files.
     ///
     /// Explores power failures of generated programs in several kernel versions and mount modes,
-    /// recovers each state here and with the host's kernel (on loop devices), and compares every
-    /// file. Exit code 1 if a file differs.
+    /// recovers each state here and with the host's kernel (on loop devices; needs root), and
+    /// compares every file. With PROGRAMS the programs are given, and the kernel may be a guest's.
+    /// Exit code 1 if a file differs.
     Crash(super::kernel_crash::Args),
     /// Exchange images with a Linux 6.12 guest, and compare their files.
     ///

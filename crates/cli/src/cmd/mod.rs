@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod keep;
 pub mod kernel_crash;
 pub mod kernel_lab;
+mod kernel_trees;
 pub mod kernels;
 pub mod list;
 pub mod man;

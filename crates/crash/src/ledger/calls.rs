@@ -340,9 +340,10 @@ impl Ledger {
                     let is_raced = walk.is_raced(target, range);
                     let mut open = walk.open.get(to).copied();
                     if let (Call::Reflink { .. }, Some(open)) = (&did.call, &mut open) {
-                        // Both files are synced if one of the descriptors is synchronous, and
-                        // nothing goes past the cache.
-                        open.synced |= walk.open.get(from).is_some_and(|from| from.synced);
+                        // Both files are synced if one of the descriptors or files is
+                        // synchronous, and nothing goes past the cache.
+                        let from = walk.open.get(from).copied();
+                        open.synced |= from.is_some_and(|from| self.is_synchronous(from));
                         open.direct = false;
                     }
                     self.grow(target, version, range.1, Some(range));

@@ -82,9 +82,12 @@ impl Ext4 {
         })
     }
 
-    /// New times for a change that changed nothing. fdatasync does not wait for them.
+    /// New times for a length that stays, which fdatasync does not wait for. Data that waits for
+    /// its blocks loses its protection: the length is on the disk before it (`ext4_ext_truncate`
+    /// sets `i_disksize` to `i_size`).
     async fn touch(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let h = self.start(2).await?;
+        inode.disksize.set(inode.size.get());
         let now = self.time();
         inode.set_mtime(now);
         inode.set_ctime(now);

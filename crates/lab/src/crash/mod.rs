@@ -11,6 +11,7 @@ mod campaign;
 mod campaign_file;
 mod command;
 pub mod database;
+pub mod folder;
 pub mod host;
 mod known_failures;
 pub mod line;
@@ -28,6 +29,7 @@ mod simpler;
 mod story;
 pub mod stress;
 mod tree;
+pub mod trees;
 mod why;
 pub mod wild;
 

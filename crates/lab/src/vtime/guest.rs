@@ -14,7 +14,7 @@ use wp_base::plain::Shown as _;
 use wp_workload::program::Program;
 
 /// The program's runner in the guest.
-const PROG_C: &str = include_str!("prog.c");
+pub(crate) const PROG_C: &str = include_str!("prog.c");
 /// Seconds that a boot may take on the host.
 const BOOT_SECONDS: u64 = 120;
 

@@ -60,11 +60,22 @@ static uint64_t now(void) {
 
 // Has the program a dedupe?
 static int compares;
+// Are the bytes those that Writepath writes (`wp_workload::program::contents`)? It takes long.
+static int exact;
 
 // The bytes of a write: one that follows from the seed; in programs that compare ranges, bytes that
 // follow from their place in the file, too, so that ranges are equal here where they are equal in
 // Writepath.
 static void fill(char *to, uint64_t n, uint64_t at, const char *seed) {
+    if (exact) {
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t z = (strtoull(seed, 0, 10) + 1) ^ (at + i) / 8 * 0x9e3779b97f4a7c15ull;
+            z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+            z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+            to[i] = (z ^ z >> 31) >> (at + i) % 8 * 8;
+        }
+        return;
+    }
     if (!compares) {
         memset(to, 1 + atoi(seed) % 255, n);
         return;
@@ -336,9 +347,16 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     else if (!strcmp(c, "seek_hole")) T(found = lseek(fd, a, SEEK_HOLE));
     else if (!strcmp(c, "setxattr")) {
         a = strtoull(w[3], 0, 10);
-        memset(buf, 1 + atoi(w[4]) % 255, a);
+        if (exact) fill(buf, a, 0, w[4]);
+        else memset(buf, 1 + atoi(w[4]) % 255, a);
         T(setxattr(w[1], w[2], buf, a, 0));
     } else if (!strcmp(c, "removexattr")) T(removexattr(w[1], w[2]));
+    else if (!strcmp(c, "sync")) T((sync(), 0));
+    else if (!strcmp(c, "drop_caches")) {
+        int all = open("/proc/sys/vm/drop_caches", O_WRONLY);
+        T(write(all, "3", 1));
+        close(all);
+    }
     else T(-1);
     return r;
 }
@@ -354,7 +372,7 @@ int main(int argc, char **argv) {
         printf("%llu\n", (unsigned long long)now());
         return 0;
     }
-    if (argc != 3) return 2;
+    if (argc < 3) return 2;
     FILE *f = fopen(argv[1], "r");
     if (!f || chdir(argv[2])) return 2;
     // Present, so that no direct read ends early and is done again (`iocb->ki_flags` of btrfs:
@@ -365,6 +383,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < FDS; i++) fds[i] = -1;
     if (syscall(SYS_io_setup, AIO, &context)) perror("io_setup");
     statistics = open("/sys/block/z0/stat", O_RDONLY);
+    exact = argc > 3;
     char line[512], op[128] = "", index[16] = "";
     while (fgets(line, sizeof line, f)) compares |= strstr(line, "dedupe ") != 0;
     rewind(f);

@@ -2,6 +2,7 @@
 
 mod against;
 mod bugs;
+mod folder;
 mod host;
 mod hunt;
 mod key;
@@ -53,7 +54,7 @@ const NOT_AGAINST: [&str; 10] = [
     \x20 writepath crash wild --count 1000 --state-file crash.state\n\
     \x20 writepath crash --bug A3")]
 pub struct Args {
-    /// Programs to crash: seq-2, wild, db-1, JOB.fio or a program file
+    /// Programs to crash: seq-2, wild, db-1, JOB.fio, a program file or a folder
     ///
     /// Generated programs: `seq-1` to `seq-3` (every sequence of that many system calls), `wild`
     /// (random programs), `calls-1` to `calls-3` and `wild-calls` (the same with every call of
@@ -62,8 +63,8 @@ pub struct Args {
     /// (a device that fails requests), `publish`, `save`, `fill`, `direct` (a database that writes
     /// with O_DIRECT).
     ///
-    /// Or a fio job (NAME.fio), a file with a program, or a program in one argument: 'open 0 a
-    /// rw,creat; fsync 0'.
+    /// Or a fio job (NAME.fio), a file with a program, a folder with programs (*.txt), or a program
+    /// in one argument: 'open 0 a rw,creat; fsync 0'.
     #[arg(default_value = "seq-1")]
     programs: String,
     /// Run this program of the host in the file system, and crash what it did
@@ -539,8 +540,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(which) = &a.bug {
         return bugs::run(a, which, out);
     }
-    // What fio can do and Writepath cannot is said as `fio check` says it.
     let programs = Path::new(&a.programs);
+    if programs.is_dir() {
+        return folder::run(a, programs, out);
+    }
+    // What fio can do and Writepath cannot is said as `fio check` says it.
     if programs.extension().is_some_and(|e| e == "fio")
         && let Some(code) = super::fio::refused_file(programs, "", false, out)
     {

@@ -74,7 +74,8 @@ pub(super) fn arguments(a: &Args, c: &Campaign) -> String {
     t
 }
 
-fn replay(a: &Args, c: &Campaign, f: &Found) -> String {
+/// The command line that shows a failure.
+pub(super) fn replay(a: &Args, c: &Campaign, f: &Found) -> String {
     state_line(a, c, f.program, (f.frame, &f.lost))
 }
 

@@ -128,6 +128,8 @@ pub struct HostKernel {
     dir: PathBuf,
     at: PathBuf,
     device: String,
+    /// Type of the file system, as mount(2) has it.
+    fs: &'static str,
     image: Image,
     /// Time spent so far.
     pub spent: Spent,
@@ -164,6 +166,11 @@ impl HostKernel {
     ///
     /// Errors: why this host cannot do it, in words.
     pub fn new(dir: &Path, bytes: u64) -> Result<HostKernel, String> {
+        HostKernel::of(dir, bytes, "ext4")
+    }
+
+    /// The same for images of the file system `fs`. Errors: as there.
+    pub fn of(dir: &Path, bytes: u64, fs: &'static str) -> Result<HostKernel, String> {
         let host = |e: io::Error| text(&dir.shown(), e);
         let make = || {
             fs::create_dir(dir)?;
@@ -185,6 +192,7 @@ impl HostKernel {
             dir: dir.to_owned(),
             at,
             device,
+            fs,
             image: Image::new(file, bytes),
             spent: Spent::default(),
         })
@@ -205,13 +213,14 @@ impl HostKernel {
         options: &str,
         block: u32,
     ) -> Result<Theirs, String> {
-        let HostKernel { image, spent, at, device, .. } = self;
+        let HostKernel { image, spent, at, device, fs, .. } = self;
+        let fs = *fs;
         timed(&mut spent.write, || image.write(medium)).map_err(|e| text("image", e))?;
         spent.mounts += 1;
         let data = std::ffi::CString::new(options).map_err(|e| text("options", e))?;
         let flags = MountFlags::NOATIME;
         let done = timed(&mut spent.mount, || {
-            pass(|| mount(device.as_str(), at.as_path(), "ext4", flags, data.as_c_str()))
+            pass(|| mount(device.as_str(), at.as_path(), fs, flags, data.as_c_str()))
         });
         match done {
             Ok(()) => {}
