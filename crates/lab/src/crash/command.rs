@@ -26,9 +26,9 @@ use wp_crash::{Entry, History, Outcome, Rule, Violation, Visit};
 use wp_vfs::{FsEntry, Options};
 use wp_workload::program::{Call, Data};
 
+use super::export::Tree;
 use super::play::Played;
 use super::story::Cut;
-use super::tree::Tree;
 use crate::files;
 use crate::host::{Group, Scratch};
 
