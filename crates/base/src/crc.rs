@@ -16,6 +16,34 @@ pub fn crc32_le(seed: u32, bytes: &[u8]) -> u32 {
     !h.finalize()
 }
 
+/// What a fixed number of bytes does to a CRC-32 that stood before them: with it the checksum of a
+/// whole comes from those of its parts ([`crc32_le`] from 0 on), without their bytes.
+///
+/// Checksums without inversion are linear: that of `a` and `b` from `seed` on is that of `b` from 0
+/// on, plus what as many zeroes make of that of `a` from `seed` on.
+pub struct Crc32After([[u32; 256]; 4]);
+
+impl Crc32After {
+    /// For parts of `bytes` bytes.
+    pub fn new(bytes: usize) -> Crc32After {
+        let zeroes = vec![0; bytes];
+        let mut table = [[0; 256]; 4];
+        for (n, places) in table.iter_mut().enumerate() {
+            for (byte, place) in (0u32..).zip(places.iter_mut()) {
+                *place = crc32_le(byte << (8 * n), &zeroes);
+            }
+        }
+        Crc32After(table)
+    }
+
+    /// The checksum behind a part whose own is `own`, where that before it is `before`.
+    #[inline]
+    pub fn join(&self, before: u32, own: u32) -> u32 {
+        let bytes = before.to_le_bytes();
+        self.0.iter().zip(bytes).fold(own, |sum, (of, byte)| sum ^ of[usize::from(byte)])
+    }
+}
+
 /// CRC-16/ANSI (polynomial 0xA001, reflected) continuing from `seed`: the kernel's `crc16()`, which
 /// guards ext4's group descriptors under `uninit_bg`.
 pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
@@ -78,6 +106,20 @@ mod tests {
                     crc
                 });
                 assert_eq!(crc16(seed, &bytes[..len]), slow);
+            }
+        }
+    }
+
+    #[test]
+    fn a_checksum_comes_from_those_of_its_parts() {
+        let bytes: Vec<u8> = (0..3000u32).map(|n| (n * n * 7 + 3) as u8).collect();
+        for part in [1, 7, 1000] {
+            let after = Crc32After::new(part);
+            for seed in [0, !0, 0x1234_5678] {
+                let whole = &bytes[..part * 3];
+                let parts = whole.chunks(part).map(|b| crc32_le(0, b));
+                let joined = parts.fold(seed, |sum, own| after.join(sum, own));
+                assert_eq!(joined, crc32_le(seed, whole), "parts of {part} from {seed:#x} on");
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::second;
 use crate::state::{Pool, State, Varying};
 use crate::states::{self, Kept, Plan};
 use crate::subject::{Outcome, Subject, Survivor};
+use crate::sums::is_sum;
 use crate::tape::{Entry, Tape};
 
 /// How to explore.
@@ -499,28 +500,16 @@ impl<'a> Explorer<'a> {
         self.of_frame = RecoveryMemo::default();
     }
 
-    /// Unpersisted units that the recovery of the state that keeps all of them has read, and how
-    /// many pages it read.
-    fn reads_of_all(&self, history: &History, number: usize) -> (Kept, u64) {
-        let all = Kept::all(history.frames[number].live.len());
-        let state = state(history, number, &all, (&self.pool, &self.varying), &self.options);
-        let mut pages = Vec::new();
-        self.known.find(|page| state.peek(page), &mut pages);
-        let mut units = Kept::none(history.frames[number].live.len());
-        state.units(&pages).into_iter().flatten().for_each(|u| units.set(u as usize, true));
-        (units, pages.len() as u64)
-    }
-
     /// What a state of a frame recovers to, known or done now. The frame has been entered.
     fn outcome(&mut self, history: &History, number: usize, kept: &Kept) -> u32 {
-        let is_kept = |unit: u64| u128::from(kept.has(unit as usize));
+        let state = state(history, number, kept, (&self.pool, &self.varying), &self.options);
+        let is_kept = |unit: u64| decision(&state, kept, unit);
         let mut pages = Vec::new();
         if self.options.prune
             && let Some(result) = self.of_frame.find(is_kept, &mut pages)
         {
             return result;
         }
-        let state = state(history, number, kept, (&self.pool, &self.varying), &self.options);
         let known = self.known.find(|page| state.peek(page), &mut pages);
         if let Some(result) = known.filter(|_| self.options.prune) {
             if let Some(units) = state.units(&pages) {
@@ -553,6 +542,15 @@ impl<'a> Explorer<'a> {
         self.outcomes.push(Rc::new(outcome));
         self.totals.distinct += 1;
         result
+    }
+}
+
+/// What a state holds at a unit of its frame, or at a question about a checksum.
+#[inline]
+fn decision(state: &State<'_>, kept: &Kept, unit: u64) -> u128 {
+    match is_sum(unit) {
+        true => state.sum_id(unit),
+        false => u128::from(kept.has(unit as usize)),
     }
 }
 

@@ -24,6 +24,7 @@ mod second;
 mod state;
 mod states;
 mod subject;
+mod sums;
 mod tape;
 mod zoned;
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector, Zone};
 use wp_medium::{Medium, PAGE_BYTES, Page, Slice, View};
@@ -9,6 +10,7 @@ use wp_medium::{Medium, PAGE_BYTES, Page, Slice, View};
 use crate::history::{Frame, History};
 use crate::pages::PageTable;
 use crate::states::Kept;
+use crate::sums::{Asked, Decided, Sums, WRONG, is_sum};
 
 /// Stands for the zones' write pointers among the pages that were read.
 const ZONES_PAGE: u64 = u64::MAX;
@@ -35,6 +37,7 @@ pub(crate) struct Pool {
     /// Identities of the base's pages; 0: not known.
     ids: RefCell<PageTable<u128>>,
     base: Option<Medium>,
+    sums: Sums,
 }
 
 /// An unpersisted unit touches a page.
@@ -65,6 +68,7 @@ impl Pool {
         self.base = Some(frame.base.clone());
         self.touched.clear();
         self.touches.clear();
+        self.sums.enter();
         for (i, n) in frame.live.iter().enumerate() {
             let unit = &history.units[*n as usize];
             let end = (unit.at.0 + unit.sectors()).div_ceil(PAGE_SECTORS);
@@ -151,6 +155,16 @@ impl Reads {
             self.order.push(page);
         }
     }
+
+    /// Notes the answer to a question. If it is yes, it tells what each of `pages` holds.
+    fn note_sum(&mut self, number: u64, pages: Option<std::ops::RangeInclusive<u64>>) {
+        if self.seen.put(number, ()).is_none() {
+            self.order.push(number);
+            for page in pages.into_iter().flatten() {
+                self.seen.put(page, ());
+            }
+        }
+    }
 }
 
 /// A state of a frame. Pages are numbered from the start of the partition that is explored.
@@ -227,14 +241,55 @@ impl<'a> State<'a> {
         std::mem::take(&mut *self.reads.borrow_mut()).order
     }
 
-    /// Unpersisted units that decide what these pages hold, in the order of the pages, each once.
-    /// `None`: zones were read, which all units move.
+    /// What answers a question about a checksum in this frame.
+    pub(crate) fn decided(&self, number: u64) -> Rc<Decided> {
+        self.pool.sums.decided(number, |asked| {
+            let (first, last) = asked.pages();
+            let pages = self.first + first..=self.first + last;
+            pages.flat_map(|page| self.pool.of_page(page)).map(|unit| unit as u32).collect()
+        })
+    }
+
+    /// The answer to a question about a checksum.
+    pub(crate) fn sum_id(&self, number: u64) -> u128 {
+        let answer = || {
+            let asked = self.pool.sums.asked(number);
+            let page = |page| self.slice(self.first + page);
+            self.pool.sums.answer(&asked, |page| self.peek(page), page)
+        };
+        let decided = self.decided(number);
+        let Some(end) = decided.end(self.kept) else { return answer() };
+        end.get().unwrap_or_else(|| {
+            let id = answer();
+            end.set(Some(id));
+            id
+        })
+    }
+
+    /// Pages that these reads are of, with those that the answers to questions are about.
+    pub(crate) fn pages_of(&self, reads: &[u64]) -> u64 {
+        let of = |number: &u64| match is_sum(*number) {
+            true => {
+                let (first, last) = self.pool.sums.asked(*number).pages();
+                last - first
+            }
+            false => 1,
+        };
+        reads.iter().map(of).sum()
+    }
+
+    /// Unpersisted units that decide what these pages hold, in the order of the pages, each once,
+    /// and questions that units decide. `None`: zones were read, which all units move.
     pub(crate) fn units(&self, pages: &[u64]) -> Option<Vec<u64>> {
         let mut seen = Kept::none(self.frame.live.len());
         let mut units = Vec::new();
         for page in pages {
             if *page == ZONES_PAGE {
                 return None;
+            }
+            if is_sum(*page) {
+                units.extend((!self.decided(*page).units.is_empty()).then_some(*page));
+                continue;
             }
             for unit in self.pool.of_page(self.first + page) {
                 if !seen.has(unit) {
@@ -295,6 +350,9 @@ impl<'a> State<'a> {
         if page == ZONES_PAGE {
             return self.zones_id();
         }
+        if is_sum(page) {
+            return self.sum_id(page);
+        }
         let at = self.first + page;
         match self.source(at) {
             Ok(None) => {
@@ -336,6 +394,19 @@ impl View for State<'_> {
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
         let last = at.saturating_add(bytes.max(1) - 1) / PAGE;
         self.varying.are_fixed(self.first + at / PAGE, self.first + last)
+    }
+
+    fn has_crc32(&self, at: u64, bytes: u64, (seed, sum): (u32, u32)) -> FsResult<bool> {
+        if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(FsError::Io);
+        }
+        let number = self.pool.sums.number(Asked { at, bytes, seed, sum });
+        let is_right = self.sum_id(number) != WRONG;
+        if !self.is_fixed(at, bytes) {
+            let (first, last) = Asked { at, bytes, seed, sum }.pages();
+            self.reads.borrow_mut().note_sum(number, is_right.then_some(first..=last));
+        }
+        Ok(is_right)
     }
 
     fn zones(&self) -> Vec<Zone> {

@@ -42,6 +42,12 @@ impl Kept {
         if kept { *word |= bit } else { *word &= !bit }
     }
 
+    /// As words of 64 units.
+    #[inline]
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.0
+    }
+
     /// How many are kept.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|w| w.count_ones()).sum()

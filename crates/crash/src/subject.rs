@@ -215,6 +215,9 @@ impl View for Below<'_> {
     fn read_at(&self, at: u64, out: &mut [u8]) -> wp_base::FsResult<()> {
         self.0.read_at(at, out)
     }
+    fn has_crc32(&self, at: u64, bytes: u64, sums: (u32, u32)) -> wp_base::FsResult<bool> {
+        self.0.has_crc32(at, bytes, sums)
+    }
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
         self.0.is_fixed(at, bytes)
     }

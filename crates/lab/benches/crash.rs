@@ -1,5 +1,6 @@
 //! Crash states per CPU-second of one core: ext4 on devices of 64 MiB and of 16 GiB, F2FS on one of
-//! 64 MiB and on one with zones.
+//! 64 MiB and on one with zones. And how long one program takes with thousands of unpersisted
+//! writes, on each file system.
 //!
 //! `cargo bench -p wp-lab --bench crash [-- --json] [--programs N] [--turns N] [--only NAME]
 //! [--rival SCRIPT]`. The rows are measured in turns, and the best of each is printed: a busy
@@ -11,6 +12,9 @@
 //! recovered, listed, checked and judged, over the time of the same: states that no earlier one
 //! answers for. SCRIPT is what the running kernel is timed with, in the same minute
 //! (`kernel-crash-cycle.sh -f ext4 -s 64 -j`, as root).
+//!
+//! `-- --many [--only NAME]` measures that program instead, once: 300 direct writes of 256 KiB in
+//! order, and one fsync (`--writes N`: so many), on a device of 256 MiB.
 
 use std::cell::Cell;
 use std::process::Command;
@@ -21,6 +25,7 @@ use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Source, Space, play_on};
 use wp_medium::Sound;
 use wp_vfs::FsEntry;
+use wp_workload::program::Program;
 
 #[global_allocator]
 static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
@@ -196,6 +201,57 @@ fn measure(ground: &Ground, check: bool, programs: u64) -> Row {
     row
 }
 
+/// File systems that [`many`] is measured on.
+static ALL: [(&FsEntry, &str); 4] = [
+    (&wp_ext4::ENTRY, "era=6.18"),
+    (&wp_f2fs::ENTRY, "era=6.18"),
+    (&wp_btrfs::ENTRY, ""),
+    (&wp_nilfs2::ENTRY, ""),
+];
+
+/// Explores `writes` direct writes of 256 KiB and an fsync, and prints what that took.
+fn many(fs: &'static FsEntry, options: &str, writes: u64) {
+    let mut text = "open 0 a rw,creat,direct\n".to_owned();
+    for n in 0..writes {
+        text.push_str(&format!("pwrite 0 262144 {} {}\n", n * 262_144, n + 1));
+    }
+    let program = Program::parse(&format!("{text}fsync 0\n")).expect("a program");
+    let bench = Bench {
+        device_params: vec![("capacity_bytes".to_owned(), 256 << 20)],
+        ..Bench::new(fs, options).expect("its options")
+    };
+    let image = bench.image().expect("an image");
+    let played = play_on(&bench, image, &program).expect("plays");
+    let failed = played.dids.iter().filter(|did| did.error.is_some()).count();
+    assert_eq!(failed, 0, "calls that failed");
+    let subject = FsSubject {
+        entry: bench.fs,
+        options: bench.fs_options.clone(),
+        block_bytes: 4096,
+        check: true,
+        keep_writes: false,
+        sound: Sound::default(),
+    };
+    let begin = cpu_ns();
+    let history = Space::HONEST.history(&played);
+    let options = wp_crash::Options {
+        plan: Plan::default(),
+        seed: 1,
+        profile: Profile::of(&fs.promises),
+        partition: played.partition,
+        keep: 1,
+        second_cuts: 0,
+        prune: true,
+        recovery_in_order: true,
+    };
+    let mut explorer = Explorer::new(&subject, options);
+    explorer.expect(std::iter::once(&history));
+    explorer.explore(&played.tape, &history, &played.ledger, &mut |_| true);
+    let (t, secs) = (explorer.totals, (cpu_ns() - begin) as f64 / 1e9);
+    let (name, points, raw, distinct) = (fs.name, t.cuts, t.raw, t.distinct);
+    println!("{name:<12}{points:>14}{raw:>10}{distinct:>10}{:>10}{secs:>8.1}", t.cuts_thinned);
+}
+
 /// The value behind `name` among the arguments.
 fn argument(args: &[String], name: &str) -> Option<String> {
     args.iter().position(|a| a == name).and_then(|i| args.get(i + 1)).cloned()
@@ -209,6 +265,18 @@ fn main() {
         argument(&args, "--programs").map_or(32, |n| n.parse().expect("--programs: a number"));
     let turns: u32 =
         argument(&args, "--turns").map_or(3, |n| n.parse().expect("--turns: a number"));
+    let only = argument(&args, "--only").unwrap_or_default();
+    if args.iter().any(|a| a == "--many") {
+        let writes = argument(&args, "--writes").map_or(300, |n| n.parse().expect("a number"));
+        println!(
+            "{:<12}{:>14}{:>10}{:>10}{:>10}{:>8}",
+            "on", "crash points", "raw", "distinct", "thinned", "s"
+        );
+        for (fs, options) in ALL.iter().filter(|(fs, _)| fs.name.contains(&only)) {
+            many(fs, options, writes);
+        }
+        return;
+    }
     if !json {
         println!("best of {turns} turns");
         println!(
@@ -216,7 +284,6 @@ fn main() {
             "on", "check", "raw", "distinct", "raw/s", "distinct/s", "play ms"
         );
     }
-    let only = argument(&args, "--only").unwrap_or_default();
     for check in [true, false] {
         let grounds = GROUNDS.iter().filter(|g| g.name.contains(&only));
         let turn = || grounds.clone().map(|g| measure(g, check, programs)).collect::<Vec<_>>();

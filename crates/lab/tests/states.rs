@@ -1,6 +1,10 @@
 //! Crash states: what is remembered from one to the next.
 
-use wp_crash::{Explorer, FsSubject, Outcome, Pages, Profile, Subject};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use wp_crash::{Explorer, FsSubject, Kept, Outcome, Pages, Profile, Subject, Totals};
 use wp_lab::crash::wild::Extras;
 use wp_lab::crash::{Bench, Source, Space, play_on};
 use wp_medium::{Slice, Sound, View};
@@ -124,4 +128,72 @@ fn states_of_ext4_are_judged_as_each_is_alone() {
     judged_as_each_is_alone(&wp_ext4::ENTRY, "era=6.18", 1 << 30);
     let damaged = judged_as_each_is_alone(&wp_ext4::ENTRY, "era=3.4", (2 << 30) + (256 << 20));
     assert!(damaged > 0, "nothing was damaged");
+}
+
+#[test]
+fn states_of_nilfs2_are_judged_as_each_is_alone() {
+    let damaged = judged_as_each_is_alone(&wp_nilfs2::ENTRY, "era=6.12", 64 << 20);
+    assert!(damaged > 0, "nothing was damaged");
+}
+
+/// What each state recovers to, by frame and units; and how many recoveries that took.
+fn outcomes(
+    prune: bool,
+    bench: &Bench,
+    played: &wp_lab::crash::Played,
+) -> (BTreeMap<(usize, Kept), Rc<Outcome>>, Totals) {
+    let history = Space::HONEST.history(played);
+    let subject = FsSubject {
+        entry: bench.fs,
+        options: bench.fs_options.clone(),
+        block_bytes: 4096,
+        check: true,
+        keep_writes: false,
+        sound: Sound::default(),
+    };
+    let options = wp_crash::Options {
+        plan: wp_crash::Plan { complete: 6, pairs: 8, samples: 8, ..Default::default() },
+        seed: 1,
+        profile: Profile::of(&bench.fs.promises),
+        partition: played.partition,
+        keep: 1,
+        prune,
+        recovery_in_order: true,
+        second_cuts: 0,
+    };
+    let seen = Rc::new(RefCell::new(BTreeMap::new()));
+    let mut explorer = Explorer::new(&subject, options);
+    explorer.expect(std::iter::once(&history));
+    let all = seen.clone();
+    explorer.watch(move |visit| {
+        all.borrow_mut().insert((visit.frame, visit.kept.clone()), visit.outcome.clone());
+    });
+    assert!(explorer.explore(&played.tape, &history, &played.ledger, &mut |_| true));
+    let totals = explorer.totals;
+    drop(explorer);
+    (Rc::into_inner(seen).expect("nobody else has it").into_inner(), totals)
+}
+
+/// Logs of NILFS2 that lack a block are one state to recovery, whichever block it is: what comes
+/// out is what each state by itself would have come to.
+#[test]
+fn a_log_that_is_not_whole_is_recovered_once() {
+    let text = "open 0 a rw,creat\npwrite 0 40960 0 1\nfsync 0\npwrite 0 65536 8192 2\nfdatasync 0\n\
+                mkdir d\nopen 1 d/b rw,creat\npwrite 1 20480 0 3\nfsync 1\n\
+                pwrite 0 12288 0 4\nsync";
+    let program = wp_workload::program::Program::parse(text).expect("a program");
+    let bench = Bench {
+        device_params: vec![("capacity_bytes".to_owned(), 64 << 20)],
+        stale: false,
+        ..Bench::new(&wp_nilfs2::ENTRY, "era=6.12").expect("its options")
+    };
+    let played = play_on(&bench, bench.image().expect("an image"), &program).expect("played");
+    let (quick, of_quick) = outcomes(true, &bench, &played);
+    let (full, of_full) = outcomes(false, &bench, &played);
+    assert!(quick.len() > 200, "{} states", quick.len());
+    assert_eq!(quick, full);
+    assert_eq!(of_full.distinct, of_full.raw);
+    assert_eq!(of_quick.broken, of_full.broken);
+    // Each log lacks its head, or some other block, or nothing.
+    assert!(of_quick.distinct < 40, "{} of {}", of_quick.distinct, of_quick.raw);
 }

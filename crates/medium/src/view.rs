@@ -6,7 +6,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use wp_base::{FsResult, SECTOR_BYTES, Sector, Zone};
+use wp_base::crc::crc32_le;
+use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector, Zone};
 
 use crate::{Medium, Page, Slice};
 
@@ -22,11 +23,36 @@ pub trait View {
     fn is_fixed(&self, _at: u64, _bytes: u64) -> bool {
         false
     }
+    /// Is `sum` the CRC-32 ([`crc32_le`]) of `bytes` bytes from `at` on, begun with `seed`?
+    ///
+    /// For a reader to whom a wrong checksum says all: it learns nothing else of these bytes, so
+    /// that states that differ in how they are wrong are one to it. Errors: `Io`, as for reads.
+    fn has_crc32(&self, at: u64, bytes: u64, sums: (u32, u32)) -> FsResult<bool> {
+        reads_to(self, at, bytes, sums)
+    }
     /// The zones of a zoned device, in order, addressed as the view is: what a report says, with
     /// the write pointers that a recovery begins with. None of any other.
     fn zones(&self) -> Vec<Zone> {
         Vec::new()
     }
+}
+
+/// [`View::has_crc32`] by reading all of it.
+fn reads_to(
+    view: &(impl View + ?Sized),
+    at: u64,
+    bytes: u64,
+    (seed, sum): (u32, u32),
+) -> FsResult<bool> {
+    let (mut own, mut done, mut part) = (seed, 0, [0; 4096]);
+    while done < bytes {
+        let pos = at.checked_add(done).ok_or(FsError::Io)?;
+        let part = &mut part[..(4096 - pos % 4096).min(bytes - done) as usize];
+        view.read_at(pos, part)?;
+        own = crc32_le(own, part);
+        done += part.len() as u64;
+    }
+    Ok(own == sum)
 }
 
 /// What a check found sound in one view of a set, and need not look at in the others as it is fixed
@@ -137,6 +163,12 @@ impl View for Window<'_> {
         }
         self.below.read_at(self.at + at, out)
     }
+    fn has_crc32(&self, at: u64, bytes: u64, sums: (u32, u32)) -> FsResult<bool> {
+        if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(FsError::Io);
+        }
+        self.below.has_crc32(self.at + at, bytes, sums)
+    }
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
         self.below.is_fixed(self.at + at, bytes)
     }
@@ -164,6 +196,9 @@ impl View for WithZones<'_> {
     }
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
         self.below.read_at(at, out)
+    }
+    fn has_crc32(&self, at: u64, bytes: u64, sums: (u32, u32)) -> FsResult<bool> {
+        self.below.has_crc32(at, bytes, sums)
     }
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
         self.below.is_fixed(at, bytes)
@@ -287,6 +322,12 @@ impl<'a> Overlay<'a> {
         (Sector(index * 4096 / SECTOR_BYTES), Slice::of_page(page, 0, have))
     }
 
+    /// Does nothing lie over these bytes?
+    fn is_bare(&self, at: u64, bytes: u64) -> bool {
+        let last = at.saturating_add(bytes.max(1) - 1) / 4096;
+        self.pages.borrow().range(at / 4096..=last).next().is_none()
+    }
+
     /// Pages laid over, in order: (page index, contents).
     pub fn pages(&self) -> Vec<(u64, Page)> {
         self.pages.borrow().iter().map(|(i, laid)| (*i, laid.page.clone())).collect()
@@ -317,9 +358,13 @@ impl View for Overlay<'_> {
         self.below.len_bytes()
     }
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
-        let last = at.saturating_add(bytes.max(1) - 1) / 4096;
-        self.pages.borrow().range(at / 4096..=last).next().is_none()
-            && self.below.is_fixed(at, bytes)
+        self.is_bare(at, bytes) && self.below.is_fixed(at, bytes)
+    }
+    fn has_crc32(&self, at: u64, bytes: u64, sums: (u32, u32)) -> FsResult<bool> {
+        match self.is_bare(at, bytes) {
+            true => self.below.has_crc32(at, bytes, sums),
+            false => reads_to(self, at, bytes, sums),
+        }
     }
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
         if at.checked_add(out.len() as u64).is_none_or(|end| end > self.len_bytes()) {
@@ -346,6 +391,25 @@ impl View for Overlay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checksum_is_that_of_what_lies_over() {
+        let below = MediumView { medium: Medium::new(), start: Sector(0), bytes: 3 * 4096 };
+        let over = Overlay::new(&below);
+        over.write_at(5000, &[7; 300]).expect("inside");
+        let mut bytes = vec![0; 9000];
+        over.read_at(100, &mut bytes).expect("inside");
+        let sum = crc32_le(9, &bytes);
+        assert!(over.has_crc32(100, 9000, (9, sum)).expect("inside"));
+        assert!(!below.has_crc32(100, 9000, (9, sum)).expect("inside"), "zeroes below");
+        let zeroes = crc32_le(9, &[0; 4000]);
+        assert!(over.has_crc32(8192, 4000, (9, zeroes)).expect("inside"), "nothing lies there");
+        assert!(over.has_crc32(8192, 4097, (9, zeroes)).is_err(), "beyond the end");
+        let window = Window::new(&over, 4096, 4096).expect("inside");
+        let part = crc32_le(1, &[7; 300]);
+        assert!(window.has_crc32(904, 300, (1, part)).expect("inside"));
+        assert!(window.has_crc32(0, 4097, (1, part)).is_err(), "beyond the window");
+    }
 
     #[test]
     fn a_page_changed_in_two_stages_is_in_both_as_it_stood() {

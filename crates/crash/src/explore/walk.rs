@@ -1,15 +1,18 @@
 //! The walk over the states of one frame.
 
-use super::{Case, Explorer, Totals};
+use super::{Case, Explorer, Totals, decision, state};
+use crate::history::History;
 use crate::states::{Kept, Member, Next, Visitor};
+use crate::sums::is_sum;
 
 /// Members of a family that are explored, however many pages their recoveries read.
 const LEAST: u64 = 16;
 
 /// Which members of the families of a frame are explored.
 ///
-/// Of a unit that the recovery of everything reads, each member is a recovery of its own, and such
-/// a recovery reads all of these units. Any other member costs nothing: it comes to what is known.
+/// Of a unit that the recovery of everything reads, each member may be a recovery of its own, and
+/// such a recovery reads all of these units. Any other member costs nothing: it comes to what is
+/// known. So does one that is not chosen, where a recovery is known that it cannot be told from.
 struct Families {
     /// Units that are read.
     units: Kept,
@@ -78,12 +81,50 @@ impl<'w, 'e, 'c> Walk<'w, 'e, 'c> {
     }
 }
 
+impl Explorer<'_> {
+    /// Unpersisted units that the recovery of the state that keeps all of them has read, and how
+    /// many pages it read.
+    fn reads_of_all(&self, history: &History, number: usize) -> (Kept, u64) {
+        let all = Kept::all(history.frames[number].live.len());
+        let state = state(history, number, &all, (&self.pool, &self.varying), &self.options);
+        let mut pages = Vec::new();
+        self.known.find(|page| state.peek(page), &mut pages);
+        let mut units = Kept::none(history.frames[number].live.len());
+        for unit in state.units(&pages).into_iter().flatten() {
+            match is_sum(unit) {
+                true => {
+                    state.decided(unit).units.iter().for_each(|u| units.set(*u as usize, true));
+                }
+                false => units.set(unit as usize, true),
+            }
+        }
+        (units, state.pages_of(&pages))
+    }
+
+    /// Is it known what a state of a frame recovers to? The frame has been entered.
+    fn is_known(&mut self, history: &History, number: usize, kept: &Kept) -> bool {
+        let state = state(history, number, kept, (&self.pool, &self.varying), &self.options);
+        let mut pages = Vec::new();
+        if self.of_frame.find(|unit| decision(&state, kept, unit), &mut pages).is_some() {
+            return true;
+        }
+        let Some(result) = self.known.find(|page| state.peek(page), &mut pages) else {
+            return false;
+        };
+        if let Some(units) = state.units(&pages) {
+            self.of_frame.note(&units, |unit| decision(&state, kept, unit), result);
+        }
+        true
+    }
+}
+
 impl Visitor for Walk<'_, '_, '_> {
     fn visit(&mut self, kept: &Kept, member: Option<Member>) -> Next {
         let (history, number) = (self.case.history, self.number);
         // Everything is explored first, and at any rate.
         if let Some(member) = member.filter(|_| self.looked > 0)
             && !self.families().is_shown(member)
+            && !self.explorer.is_known(history, number, kept)
         {
             self.thinned = true;
             return Next::LeftOut;

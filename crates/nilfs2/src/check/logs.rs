@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wp_base::{Corruption, FsResult};
+use wp_base::{Corruption, FsError, FsResult};
 
 use crate::disk::summary::{data_sum, flag, summary_sum};
 use crate::disk::{Summary, SummaryHead, SuperBlock, ino};
@@ -18,12 +18,14 @@ pub(super) struct Tip {
     pub cno: u64,
 }
 
-/// A log's blocks, if head and both checksums are right. `seq`: its sequence number, if known.
+/// The head and the summary of a log, if head and both checksums are right. `seq`: its sequence
+/// number, if known; `says`: will anybody hear what is wrong with it? If not, a log whose checksum
+/// is wrong is not read.
 fn log_at(
     volume: &Volume<'_>,
-    start: u64,
-    end: u64,
+    (start, end): (u64, u64),
     seq: Option<u64>,
+    says: bool,
 ) -> FsResult<Result<(SummaryHead, Vec<u8>), Corruption>> {
     let g = &volume.g;
     let mut bytes = volume.read(start)?;
@@ -42,13 +44,19 @@ fn log_at(
     if blocks == 0 || start + blocks > end {
         return wrong("ss_nblocks", blocks, format!("1 to {}", end - start));
     }
-    for block in start + 1..start + blocks {
-        bytes.append(&mut volume.read(block)?);
+    let append = |bytes: &mut Vec<u8>, end| {
+        (start + (bytes.len() >> g.block_bits) as u64..end)
+            .try_for_each(|block| volume.read(block).map(|mut more| bytes.append(&mut more)))
+    };
+    if start + blocks > volume.view.len_bytes() >> g.block_bits {
+        return Err(FsError::Io);
     }
-    let sum = data_sum(g.crc_seed, bytes.chunks(g.block_bytes()));
-    if head.datasum.get() != sum {
+    if !head.has_data_sum(volume.view, g, start)? {
+        append(&mut bytes, if says { start + blocks } else { start })?;
+        let sum = data_sum(g.crc_seed, bytes.chunks(g.block_bytes()));
         return wrong("ss_datasum", head.datasum.get().into(), format!("{sum:#x}"));
     }
+    append(&mut bytes, start + head.summary_blocks(g).min(blocks))?;
     let sum = summary_sum(g.crc_seed, &bytes, head.sumbytes.get().into());
     if head.sumsum.get() != sum {
         return wrong("ss_sumsum", head.sumsum.get().into(), format!("{sum:#x}"));
@@ -75,7 +83,7 @@ pub(super) fn newest(
     loop {
         let segment = g.segment_of(start);
         let (_, end) = g.segment(segment);
-        match log_at(volume, start, end, Some(seq))? {
+        match log_at(volume, (start, end), Some(seq), tip.is_none())? {
             Ok((head, _)) => {
                 misses = 0;
                 start += u64::from(head.nblocks.get());
@@ -124,7 +132,7 @@ pub(super) fn of_segments(
         let place = format!("segment {segment}");
         let mut seq = None;
         while start < used {
-            let (head, bytes) = match log_at(volume, start, used, seq)? {
+            let (head, bytes) = match log_at(volume, (start, used), seq, true)? {
                 Ok(found) => found,
                 Err(c) => {
                     report.corrupt(Kind::Log, &place, &c);

@@ -157,15 +157,52 @@ struct Owner {
 struct Seen {
     /// Blocks of the device.
     blocks: BTreeMap<u64, Owner>,
+    /// Parts of maps in which nothing is wrong, by the file and the pointer to their first node.
+    parts: BTreeMap<(u64, u64), Part>,
+}
+
+/// A part of a block map that several checkpoints can share.
+#[derive(Clone, Copy)]
+struct Part {
+    /// The key that leads to it.
+    key: u64,
+    /// Checkpoints that may refer to it: those that every number in it lives in.
+    life: Life,
+    /// Blocks of data in it, and nodes below its first.
+    data: u64,
+    nodes: u64,
+    /// The key behind its last.
+    next: u64,
+}
+
+/// The checkpoint that a number appears in, and the first that does not see it any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Life {
+    start: u64,
+    end: u64,
+}
+
+impl Life {
+    const ALWAYS: Life = Life { start: 0, end: u64::MAX };
+
+    /// The checkpoints that both live in.
+    fn with(self, other: Life) -> Life {
+        Life { start: self.start.max(other.start), end: self.end.min(other.end) }
+    }
 }
 
 /// What a walk over a map found.
 #[derive(Default)]
 struct Walked {
-    /// Blocks of data: place in the file and block of the device.
+    /// Blocks of data: place in the file and block of the device. Without them where only their
+    /// number is asked for.
     data: Vec<(u64, u64)>,
+    /// How many blocks of data.
+    count: u64,
     /// Nodes of the map.
     nodes: u64,
+    /// The key behind the last block of data.
+    end: u64,
     /// Was something wrong?
     is_bad: bool,
 }
@@ -175,22 +212,61 @@ struct Walk<'w> {
     file: &'w File,
     /// The key that comes next at the earliest.
     next: u64,
+    /// Is only the number of blocks asked for, so that a part that was walked before tells all?
+    counts: bool,
+    /// Checkpoints that all that was met lives in.
+    life: Life,
     out: Walked,
 }
 
-/// Where a pointer leads: block of the device, or that was reported.
-type Locate<'l> = dyn Fn(&File, u64, Option<u64>, &mut Seen, &mut Report) -> Option<u64> + 'l;
+impl Walk<'_> {
+    /// A block of data is met.
+    fn data(&mut self, key: u64, block: u64) {
+        self.next = key.saturating_add(1);
+        self.out.count += 1;
+        if !self.counts {
+            self.out.data.push((key, block));
+        }
+    }
+
+    /// A part is met that was walked before.
+    fn add(&mut self, part: &Part) {
+        self.next = part.next;
+        self.out.count += part.data;
+        self.out.nodes += part.nodes;
+        self.life = self.life.with(part.life);
+    }
+
+    /// A part begins: what was met before it.
+    fn begin(&mut self, key: u64) -> Part {
+        let life = std::mem::replace(&mut self.life, Life::ALWAYS);
+        Part { key, life, data: self.out.count, nodes: self.out.nodes, next: self.next }
+    }
+
+    /// The part that began when `before` had been met has ended.
+    fn end(&mut self, before: Part) -> Part {
+        let (data, nodes) = (self.out.count - before.data, self.out.nodes - before.nodes);
+        let part = Part { key: before.key, life: self.life, data, nodes, next: self.next };
+        self.life = before.life.with(part.life);
+        part
+    }
+}
+
+/// Where a pointer leads, block of the device and life of the pointer; or that was reported.
+type Locate<'l> =
+    dyn Fn(&File, u64, Option<u64>, &mut Seen, &mut Report) -> Option<(u64, Life)> + 'l;
 
 impl Volume<'_> {
-    /// All blocks of a file, by its map.
+    /// All blocks of a file, by its map; with `counts` how many they are, and the last key.
     fn walk(
         &self,
-        file: &File,
+        (file, counts): (&File, bool),
         locate: &Locate<'_>,
         seen: &mut Seen,
         report: &mut Report,
     ) -> FsResult<Walked> {
-        let mut walk = Walk { file, next: 0, out: Walked::default() };
+        let out = Walked::default();
+        let mut walk = Walk { file, next: 0, counts, life: Life::ALWAYS, out };
         match file.inode.bmap.load(0) {
             Err(c) => {
                 report.corrupt(Kind::BlockMap, &file.place, &c);
@@ -199,13 +275,14 @@ impl Volume<'_> {
             Ok(Map::Direct(pointers)) => {
                 for (key, pointer) in (0..).zip(pointers).filter(|(_, p)| *p != 0) {
                     match locate(file, pointer, Some(key), seen, report) {
-                        Some(block) => walk.out.data.push((key, block)),
+                        Some((block, _)) => walk.data(key, block),
                         None => walk.out.is_bad = true,
                     }
                 }
             }
             Ok(Map::Tree(root)) => self.walk_node(&root, None, &mut walk, locate, seen, report)?,
         }
+        walk.out.end = walk.next;
         Ok(walk.out)
     }
 
@@ -233,16 +310,27 @@ impl Volume<'_> {
             }
             let is_leaf = node.level == 1;
             let found = locate(walk.file, *pointer, is_leaf.then_some(*key), seen, report);
-            let Some(block) = found else {
+            let Some((block, life)) = found else {
                 walk.out.is_bad = true;
                 continue;
             };
+            walk.life = walk.life.with(life);
             if is_leaf {
-                walk.next = key.saturating_add(1);
-                walk.out.data.push((*key, block));
+                walk.data(*key, block);
                 continue;
             }
             walk.out.nodes += 1;
+            let part = (walk.file.ino, *pointer);
+            if walk.counts
+                && let Some(known) = seen.parts.get(&part)
+                && (known.life.start..known.life.end).contains(&walk.file.cno)
+                && known.key == *key
+            {
+                walk.add(known);
+                continue;
+            }
+            let before = walk.begin(*key);
+            let findings = (report.findings.len(), report.left_out);
             match Node::load(&self.read(block)?, node.level - 1, self.g.byte_of(block)) {
                 Ok(child) => self.walk_node(&child, Some(*key), walk, locate, seen, report)?,
                 Err(c) => {
@@ -250,21 +338,35 @@ impl Volume<'_> {
                     walk.out.is_bad = true;
                 }
             }
+            let found = walk.end(before);
+            if walk.counts
+                && !walk.out.is_bad
+                && (report.findings.len(), report.left_out) == findings
+            {
+                seen.parts.insert(part, found);
+            }
         }
         Ok(())
     }
 
     /// A block is referred to. `false`, after saying so, if it can be no block of a log, or is
     /// something else already.
-    fn claim(&self, block: u64, owner: Owner, place: &str, s: &mut Seen, r: &mut Report) -> bool {
+    fn claim(
+        &self,
+        block: u64,
+        owner: Owner,
+        place: impl Fn() -> String,
+        s: &mut Seen,
+        r: &mut Report,
+    ) -> bool {
         if !self.g.is_in_segment(block) {
-            r.add(Kind::Address, place, block, "a block of a segment");
+            r.add(Kind::Address, place(), block, "a block of a segment");
             return false;
         }
         match s.blocks.insert(block, owner) {
             Some(other) if other != owner => {
                 let expected = format!("a block that is not part of file {}", other.ino);
-                r.add(Kind::BlockShared, place, block, expected);
+                r.add(Kind::BlockShared, place(), block, expected);
                 false
             }
             _ => true,
@@ -285,6 +387,14 @@ impl Checker<'_> {
         let locate = |file: &File, number, key, seen: &mut Seen, report: &mut Report| {
             self.numbers.locate(self.volume, self.newest, file, (number, key), seen, report)
         };
-        self.volume.walk(file, &locate, seen, report)
+        self.volume.walk((file, false), &locate, seen, report)
+    }
+
+    /// How many blocks a file has. Parts of maps that checkpoints share are walked once.
+    fn count(&self, file: &File, seen: &mut Seen, report: &mut Report) -> FsResult<Walked> {
+        let locate = |file: &File, number, key, seen: &mut Seen, report: &mut Report| {
+            self.numbers.locate(self.volume, self.newest, file, (number, key), seen, report)
+        };
+        self.volume.walk((file, true), &locate, seen, report)
     }
 }

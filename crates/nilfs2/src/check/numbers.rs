@@ -8,7 +8,7 @@ use wp_base::FsResult;
 use crate::disk::palloc::{Role, bit, free_entries};
 use crate::disk::{DatEntry, Palloc, ino, view};
 
-use super::{File, Kind, Owner, Report, Seen, Volume};
+use super::{File, Kind, Life, Owner, Report, Seen, Volume};
 
 /// Entries that are given out in such a file, and the blocks of entries.
 pub(super) struct Allocated {
@@ -38,7 +38,10 @@ pub(super) fn allocated(
                 let first = group.saturating_mul(p.group_entries);
                 let before = out.given.len();
                 // Most bytes say that nothing is given out.
-                let any = (0..).zip(&bytes).filter(|(_, byte)| **byte != 0);
+                let lines = (0..).step_by(64).zip(bytes.chunks(64));
+                let any = lines.filter(|(_, line)| line.iter().any(|byte| *byte != 0));
+                let any = any.flat_map(|(at, line)| (at..).zip(line));
+                let any = any.filter(|(_, byte)| **byte != 0);
                 let bits = any.flat_map(|(at, _)| at * 8..at * 8 + 8);
                 let given = bits.filter(|n| *n < p.group_entries && bit(&bytes, *n));
                 out.given.extend(given.map(|n| first.saturating_add(n)));
@@ -80,12 +83,13 @@ impl Numbers {
         seen: &mut Seen,
         report: &mut Report,
     ) -> FsResult<Option<Numbers>> {
-        let locate =
-            |file: &File, block, offset, seen: &mut Seen, report: &mut Report| -> Option<u64> {
-                let owner = Owner { ino: ino::DAT, number: 0, offset };
-                volume.claim(block, owner, &file.place, seen, report).then_some(block)
-            };
-        let walked = volume.walk(dat, &locate, seen, report)?;
+        let locate = |file: &File, block, offset, seen: &mut Seen, report: &mut Report| {
+            let owner = Owner { ino: ino::DAT, number: 0, offset };
+            let place = || file.place.clone();
+            let is_right = volume.claim(block, owner, place, seen, report);
+            is_right.then_some((block, Life::ALWAYS))
+        };
+        let walked = volume.walk((dat, false), &locate, seen, report)?;
         if walked.is_bad {
             return Ok(None);
         }
@@ -107,7 +111,7 @@ impl Numbers {
         Ok(Some(Numbers { given: found.given, entries, live }))
     }
 
-    /// The block of number `pointer` of a file. `None`: it was reported.
+    /// The block of number `pointer` of a file, and its life. `None`: it was reported.
     pub fn locate(
         &self,
         volume: &Volume<'_>,
@@ -116,7 +120,7 @@ impl Numbers {
         (number, offset): (u64, Option<u64>),
         seen: &mut Seen,
         report: &mut Report,
-    ) -> Option<u64> {
+    ) -> Option<(u64, Life)> {
         let place = || format!("{}, number {number}", file.place);
         if !self.given.contains(&number) {
             report.add(Kind::NotAllocated, place(), number, "an allocated number");
@@ -144,7 +148,7 @@ impl Numbers {
         }
         let owner = Owner { ino: file.ino, number, offset };
         let block = entry.blocknr.get();
-        volume.claim(block, owner, &place(), seen, report).then_some(block)
+        volume.claim(block, owner, place, seen, report).then_some((block, Life { start, end }))
     }
 
     /// What the newest checkpoint is to see is referred to by it.

@@ -49,7 +49,7 @@ impl Checker<'_> {
             let p = self.volume.g.ifile;
             let found = allocated(self.volume, &p, &ifile.place, &walked.data, report)?;
             let inodes = self.inodes(*cno, found, report)?;
-            let blocks = walked.data.len() as u64 + walked.nodes;
+            let blocks = walked.count + walked.nodes;
             self.tree(&inodes, (cp, blocks), &mut versions, seen, report)?;
         }
         Ok(())
@@ -136,8 +136,11 @@ impl Checker<'_> {
             return Ok(0);
         }
         let g = &self.volume.g;
-        let walked = self.walk(file, seen, report)?;
-        let blocks = walked.data.len() as u64 + walked.nodes;
+        let walked = match file.inode.is_dir() {
+            true => self.walk(file, seen, report)?,
+            false => self.count(file, seen, report)?,
+        };
+        let blocks = walked.count + walked.nodes;
         if walked.is_bad {
             return Ok(blocks);
         }
@@ -145,8 +148,8 @@ impl Checker<'_> {
         // A directory that was removed has no length any more, and its blocks until it is evicted
         // (`nilfs_do_rmdir`, `nilfs_evict_inode`).
         let is_orphan = file.inode.links_count.get() == 0;
-        let last = walked.data.last().filter(|(last, _)| *last >= end && !is_orphan);
-        if let Some((last, _)) = last {
+        if walked.end > end && !is_orphan {
+            let last = walked.end - 1;
             let expected = format!("a block before {end}, its end");
             report.add(Kind::Inode, format!("{}: i_size", file.place), last, expected);
         }

@@ -7,8 +7,9 @@
 
 use std::mem::offset_of;
 
-use wp_base::Corruption;
 use wp_base::crc::crc32_le;
+use wp_base::{Corruption, FsResult};
+use wp_medium::View;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -102,6 +103,14 @@ impl SummaryHead {
     /// Has it all of these flags?
     pub fn has(&self, flags: u16) -> bool {
         self.flags.get() & flags == flags
+    }
+
+    /// Is the checksum of the log that has this head at block `start` right? Errors: `Io`.
+    pub fn has_data_sum(&self, view: &dyn View, g: &Geometry, start: u64) -> FsResult<bool> {
+        let skipped = wide(size_of::<U32>());
+        let bytes = g.byte_of(u64::from(self.nblocks.get())).saturating_sub(skipped);
+        let sums = (g.crc_seed, self.datasum.get());
+        view.has_crc32(g.byte_of(start) + skipped, bytes, sums)
     }
 
     /// Blocks of the summary.

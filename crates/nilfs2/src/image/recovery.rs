@@ -197,8 +197,8 @@ fn salvage(view: &dyn View, tip: &Tip, orphans: Orphans) -> FsResult<Vec<Salvage
         let mut within = 0;
         match read_log(view, g, start, seq) {
             Err(Stray::Failed(e)) => return Err(e),
-            Err(Stray::Bad(_)) => {}
-            Ok((head, blocks)) => {
+            Err(Stray::Bad(_) | Stray::WrongSum(..)) => {}
+            Ok(head) => {
                 let is_sync = head.has(flag::DATA_SYNC);
                 if head.has(flag::SUPER_ROOT) || group.is_some() && !is_sync {
                     let (found, at) = (head.flags.get().into(), g.byte_of(start));
@@ -212,9 +212,11 @@ fn salvage(view: &dyn View, tip: &Tip, orphans: Orphans) -> FsResult<Vec<Salvage
                     group = Some(Vec::new());
                 }
                 if let Some(group) = &mut group {
-                    let bytes: Vec<u8> = blocks.concat();
-                    let used = head.summary_blocks(g);
-                    let summary = Summary::load(&bytes, g, g.byte_of(start))?;
+                    let used = head.summary_blocks(g).min(within).max(1);
+                    let bytes: FsResult<Vec<_>> = (start..start + used)
+                        .map(|n| read_block(view, g, n, "nilfs2 log"))
+                        .collect();
+                    let summary = Summary::load(&bytes?.concat(), g, g.byte_of(start))?;
                     group.append(&mut blocks_of(&summary, start + used));
                 }
                 if head.has(flag::END) {

@@ -74,15 +74,23 @@ pub struct Tip {
 pub(super) enum Stray {
     /// It is not what it should be.
     Bad(Corruption),
+    /// The log at this block has this head, and another checksum. Nobody reads what it is until it
+    /// is to be said ([`wrong_sum`]).
+    WrongSum(u64, SummaryHead),
     /// It cannot be read.
     Failed(FsError),
 }
 
-impl From<Stray> for FsError {
-    fn from(s: Stray) -> FsError {
-        match s {
+impl Stray {
+    /// The error that it is to whoever needed that log.
+    fn error(self, view: &dyn View, g: &Geometry) -> FsError {
+        match self {
             Stray::Bad(c) => c.into(),
             Stray::Failed(e) => e,
+            Stray::WrongSum(start, head) => match wrong_sum(view, g, start, &head) {
+                Ok(c) => c.into(),
+                Err(e) => e,
+            },
         }
     }
 }
@@ -104,7 +112,8 @@ pub(super) fn read_block(
     Ok(block)
 }
 
-/// Reads and checks the log at block `start`, which is to have this sequence number.
+/// Reads the head of the log at block `start`, which is to have this sequence number, and checks
+/// the log.
 ///
 /// Source: `nilfs_validate_log`.
 pub(super) fn read_log(
@@ -112,7 +121,7 @@ pub(super) fn read_log(
     g: &Geometry,
     start: u64,
     seq: u64,
-) -> Result<(SummaryHead, Vec<Vec<u8>>), Stray> {
+) -> Result<SummaryHead, Stray> {
     let failed = Stray::Failed;
     let first = read_block(view, g, start, "nilfs2 log").map_err(failed)?;
     let head = SummaryHead::load(&first);
@@ -130,15 +139,33 @@ pub(super) fn read_log(
     if blocks == 0 || blocks > g.segment_blocks {
         return wrong("ss_nblocks", blocks, format!("1 to {}", g.segment_blocks));
     }
-    let mut all = vec![first];
-    for n in start + 1..start + blocks {
-        all.push(read_block(view, g, n, "nilfs2 log").map_err(failed)?);
+    let missing = view.len_bytes() >> g.block_bits;
+    if start + blocks > missing {
+        read_block(view, g, missing, "nilfs2 log").map_err(failed)?;
     }
-    let right = data_sum(g.crc_seed, all.iter().map(Vec::as_slice));
-    if head.datasum.get() != right && site::RECOVERY_SUM.on() {
-        return wrong("ss_datasum", head.datasum.get().into(), format!("{right:#x}"));
+    if !head.has_data_sum(view, g, start).map_err(failed)? && site::RECOVERY_SUM.on() {
+        return Err(Stray::WrongSum(start, head));
     }
-    Ok((head, all))
+    Ok(head)
+}
+
+/// The error of a log at block `start` whose checksum is wrong, with the right one.
+fn wrong_sum(
+    view: &dyn View,
+    g: &Geometry,
+    start: u64,
+    head: &SummaryHead,
+) -> FsResult<Corruption> {
+    let blocks = start..start + u64::from(head.nblocks.get());
+    let all: FsResult<Vec<_>> = blocks.map(|n| read_block(view, g, n, "nilfs2 log")).collect();
+    let right = data_sum(g.crc_seed, all?.iter().map(Vec::as_slice));
+    Ok(Corruption {
+        structure: "nilfs2 log",
+        field: "ss_datasum",
+        at: g.byte_of(start),
+        found: head.datasum.get().into(),
+        expected: format!("{right:#x}"),
+    })
 }
 
 /// Both super blocks, the one that counts first: whether it is the one at the end, and the copies.
@@ -188,9 +215,8 @@ pub fn search(view: &dyn View) -> FsResult<Tip> {
     let start = Start { sb, is_second, other, is_clean, fell_back: false };
     match (follow(view, &g, start.clone()), other) {
         (Ok(tip), _) => Ok(tip),
-        (Err(Stray::Failed(e)), _) => Err(e),
-        (Err(Stray::Bad(c)), None) => Err(c.into()),
-        (Err(Stray::Bad(_)), Some(spare)) => {
+        (Err(stray @ Stray::Failed(_)), _) | (Err(stray), None) => Err(stray.error(view, &g)),
+        (Err(_), Some(spare)) => {
             if spare.log_block_size != sb.log_block_size {
                 let found = spare.log_block_size.get().into();
                 let expected = format!("{}, as in the other copy", sb.log_block_size);
@@ -208,7 +234,7 @@ pub fn search(view: &dyn View) -> FsResult<Tip> {
                 is_clean: false,
                 fell_back: true,
             };
-            Ok(follow(view, &g, start)?)
+            follow(view, &g, start).map_err(|stray| stray.error(view, &g))
         }
     }
 }
@@ -253,11 +279,11 @@ fn follow(view: &dyn View, g: &Geometry, s: Start) -> Result<Tip, Stray> {
     loop {
         let (_, end) = g.segment(segment);
         let found = match read_log(view, g, start, seq) {
-            Ok((head, _)) if start + u64::from(head.nblocks.get()) > end => {
+            Ok(head) if start + u64::from(head.nblocks.get()) > end => {
                 let expected = "a log within its segment";
                 Err(bad("ss_nblocks", head.nblocks.get().into(), expected))
             }
-            other => other.map(|(head, _)| head),
+            other => other,
         };
         let mut within = 0;
         match found {
