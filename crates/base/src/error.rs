@@ -54,10 +54,10 @@ pub enum FsError {
     NoData,
     /// `ERANGE`: a name beyond what attributes may have.
     Range,
+    /// `ENOTTY`: the file system has no such ioctl.
+    NoSuchIoctl,
     /// `ENOSYS`: the kernel of that version has no such system call.
     NoSuchCall,
-    /// `ENOTTY`: the file system has no such `ioctl`.
-    NoSuchIoctl,
     /// `EOPNOTSUPP`, as the kernel of that version answers: its file system has no such call.
     NotInKernel,
     /// `EOPNOTSUPP`: this build cannot do it, whatever a kernel can; says what.
@@ -139,7 +139,7 @@ pub fn errno_number(name: &str) -> Option<i32> {
 
 impl FsError {
     /// What [`FsError::errno`] may answer.
-    pub const ERRNOS: [&str; 27] = [
+    pub const ERRNOS: [&str; 28] = [
         "ENOENT",
         "EEXIST",
         "ENOTDIR",
@@ -164,6 +164,7 @@ impl FsError {
         "EBADE",
         "ENODATA",
         "ERANGE",
+        "ENOTTY",
         "ENOSYS",
         "EOPNOTSUPP",
         "EUCLEAN",

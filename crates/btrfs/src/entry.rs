@@ -88,7 +88,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: None,
         order_only: None,
     },
-    offers: Offers { moves_ranges: false, ..Offers::ALL },
+    offers: Offers { moves_ranges: false, checkpoints: false, ..Offers::ALL },
     modes: &["", "notreelog", "nodatacow"],
     mkfs: make,
     mkfs_disks: None,

@@ -523,7 +523,8 @@ impl<'a> Explorer<'a> {
             let cuts = second::cuts(self.subject, &state, &mut outcome, how);
             self.totals.second += cuts;
         }
-        for file in &mut outcome.files {
+        let snapshots = outcome.snapshots.iter_mut().flat_map(|(_, files)| files);
+        for file in outcome.files.iter_mut().chain(snapshots) {
             match self.files.get(file) {
                 Some(same) => *file = same.clone(),
                 None => {

@@ -21,6 +21,7 @@ mod promises;
 mod recovery_memo;
 mod rules;
 mod second;
+mod snapshots;
 mod state;
 mod states;
 mod subject;

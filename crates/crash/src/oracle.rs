@@ -62,15 +62,11 @@ fn judge_in_order(
     }
     let begun = ledger.order.newest_begun(begun);
     let judge = Judge { ledger, outcome, begun, ended, profile };
-    judge.data(&mut out);
-    judge.links(&mut out);
-    judge.xattrs(&mut out);
-    judge.stats(&mut out);
-    judge.promises(&mut out);
-    judge.order(&mut out);
+    judge.of_files(&mut out);
     judge.replaced(&mut out);
     judge.stale_read(&mut out);
     judge.error_reported_at_mount(&mut out);
+    judge.snapshots(&mut out);
     out
 }
 
@@ -167,6 +163,16 @@ impl Judge<'_> {
             }
             None => "bytes that the program never wrote".to_owned(),
         }
+    }
+
+    /// O2 to O5 of the files that are there.
+    pub(crate) fn of_files(&self, out: &mut Vec<Violation>) {
+        self.data(out);
+        self.links(out);
+        self.xattrs(out);
+        self.stats(out);
+        self.promises(out);
+        self.order(out);
     }
 
     fn data(&self, out: &mut Vec<Violation>) {

@@ -60,7 +60,10 @@ pub(crate) fn cuts(
             continue;
         }
         let again = subject.recover(&over);
-        if again.refused != outcome.refused || again.files != outcome.files {
+        if again.refused != outcome.refused
+            || again.files != outcome.files
+            || again.snapshots != outcome.snapshots
+        {
             let lost = writes.iter().map(|w| w.0).filter(|p| !over.over.contains_key(p));
             let lost: Vec<String> = lost.map(|p| p.to_string()).collect();
             outcome.not_idempotent = Some(match &again.refused {

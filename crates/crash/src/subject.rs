@@ -45,6 +45,8 @@ pub struct Outcome {
     pub root: Option<Stat>,
     /// Everything below the root, by path; without `lost+found`.
     pub files: Vec<Rc<Survivor>>,
+    /// Snapshots, by the numbers of their checkpoints, each with its files.
+    pub snapshots: Vec<(u64, Vec<Rc<Survivor>>)>,
     /// What a check of the recovered image finds.
     pub faults: Vec<String>,
     /// What recovery did, for people.
@@ -124,6 +126,16 @@ impl Subject for FsSubject {
                 Ok(file) => out.files.push(Rc::new(file)),
                 Err((path, e)) => out.faults.push(format!("{path}: {e}")),
             }
+        }
+        for (number, files) in survey.snapshots {
+            let mut kept = Vec::new();
+            for file in files {
+                match self.survivor(file, &overlay, pages) {
+                    Ok(file) => kept.push(Rc::new(file)),
+                    Err((path, e)) => out.faults.push(format!("snapshot {number}, {path}: {e}")),
+                }
+            }
+            out.snapshots.push((number, kept));
         }
         out.faults.extend(survey.faults);
         if self.check {

@@ -5,5 +5,6 @@ mod aio;
 mod attributes;
 mod contract;
 mod order;
+mod snapshots;
 mod threads;
 mod zoned;

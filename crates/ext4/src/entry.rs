@@ -255,7 +255,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: Some(("journaling", "barrier")),
         order_only: Some("ordering_only"),
     },
-    offers: Offers { shares: false, subvolumes: false, ..Offers::ALL },
+    offers: Offers { shares: false, subvolumes: false, checkpoints: false, ..Offers::ALL },
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
     mkfs: make,
     mkfs_disks: None,

@@ -200,7 +200,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: None,
         order_only: None,
     },
-    offers: Offers { shares: false, subvolumes: false, ..Offers::ALL },
+    offers: Offers { shares: false, subvolumes: false, checkpoints: false, ..Offers::ALL },
     modes: &["", "fsync_mode=strict", "mode=lfs"],
     mkfs: make,
     mkfs_disks: Some(crate::zoned::mkfs_disks),

@@ -1,7 +1,7 @@
 //! Calls that few programs make, for programs that are made up: files without a name, exchanges and
 //! whiteouts, devices and pipes, permissions, owners and times, stores through mappings, ranges
 //! that are taken out and put in, writes to the end, copies, blocks that files share, subvolumes
-//! and snapshots, flags, seeks for data and holes.
+//! and snapshots, checkpoints, flags, seeks for data and holes.
 
 use wp_vfs::{DeviceNumber, FileFlags, FileType, Offers, RenameHow, Seek, TimeSpec};
 use wp_workload::program::{Alloc, Call, Flags};
@@ -64,7 +64,9 @@ pub fn call(a: &mut impl Author, has: &Offers) {
     if has.subvolumes && a.below(5) == 0 {
         return subvolume(a);
     }
-    match a.below(18) {
+    // Nothing changes where there are none.
+    match a.below(if has.checkpoints { 21 } else { 18 }) {
+        18.. => checkpoint(a),
         16 => chattr(a),
         17 => seek(a),
         0..=1 if has.unnamed => tmpfile(a),
@@ -238,6 +240,18 @@ fn chattr(a: &mut impl Author) {
         if a.below(4) > 0 {
             a.call(Call::Chattr(file, FileFlags::NONE));
         }
+    }
+}
+
+/// Checkpoints 1 to 12: programs seldom make more.
+fn checkpoint(a: &mut impl Author) {
+    let number = 1 + a.below(12);
+    match a.below(8) {
+        0..=2 => a.call(Call::Mkcp(true)),
+        3 => a.call(Call::Mkcp(false)),
+        4..=5 => a.call(Call::Chcp(true, number)),
+        6 => a.call(Call::Chcp(false, number)),
+        _ => a.call(Call::Rmcp(number)),
     }
 }
 

@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult, Span};
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
-    OptionSpec, Options, Promises, RecoveryPlan, Version, When,
+    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedCheckpoint,
+    ListedFile, Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 use zerocopy::IntoBytes;
 
@@ -187,7 +187,7 @@ pub static ENTRY: FsEntry = FsEntry {
         barriers: None,
         order_only: None,
     },
-    offers: Offers { copies: true, ..Offers::NONE },
+    offers: Offers { copies: true, checkpoints: true, ..Offers::NONE },
     modes: &["", "order=strict"],
     mkfs: make,
     mkfs_disks: None,
@@ -369,6 +369,17 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
                 sha256: f.sha256.map(|d| d.to_string()),
                 target: f.target.as_deref().map(text),
                 xattrs: Vec::new(),
+            })
+            .collect(),
+        checkpoints: found
+            .checkpoints
+            .iter()
+            .map(|cp| ListedCheckpoint {
+                number: cp.cno.get(),
+                is_snapshot: cp.is_snapshot(),
+                made: cp.create.get(),
+                inodes: cp.inodes_count.get(),
+                blocks: cp.blocks_count.get(),
             })
             .collect(),
         ..Inspection::default()

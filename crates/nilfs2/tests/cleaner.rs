@@ -159,6 +159,112 @@ fn a_snapshot_of_a_real_kernel_stays_and_checkpoints_around_it_go() {
     assert_nothing_lives();
 }
 
+/// Numbers of the snapshots, as the list of the image has them, and of the valid checkpoints.
+fn listed(view: &MediumView) -> (Vec<u64>, Vec<u64>) {
+    let image = Image::open(view).expect("opens");
+    let all = image.checkpoints().expect("listed");
+    (image.snapshots().expect("a list"), all.iter().map(|cp| cp.cno.get()).collect())
+}
+
+#[test]
+fn checkpoints_become_snapshots_and_go() {
+    let setup = small(None);
+    let w = World::fresh(&setup);
+    let vfs = w.mount(&setup).expect("mounts");
+    let v = vfs.clone();
+    let made = w.run(async move {
+        let mut made = Vec::new();
+        for n in 0..6 {
+            let fd = v.open(&format!("f{n}"), OpenFlags::CREATE, 0o644).await.expect("opens");
+            v.pwrite(fd, 0, &[Slice::pattern(n, 0, 9000)]).await.expect("writes");
+            v.close(fd).await.expect("closes");
+            made.push(v.mkcp(n == 3).await.expect("a checkpoint"));
+        }
+        // Nothing has changed: no log, and the number of the last one.
+        let last = made[5];
+        assert_eq!(v.mkcp(false).await.expect("a checkpoint"), last);
+        // Before, behind and between those that are there; what is one stays one.
+        for n in [5, 1, 4, 1] {
+            v.chcp(made[n], true).await.expect("a snapshot");
+        }
+        v.chcp(made[4], false).await.expect("a snapshot no more");
+        v.chcp(made[4], false).await.expect("nor is it then");
+        for none in [0, last + 1, last + 1000, u64::MAX] {
+            assert_eq!(v.chcp(none, true).await, Err(FsError::NotFound), "{none}");
+            // What is mounted, the newest and the next are protected
+            // (`nilfs_checkpoint_is_mounted`).
+            let right = if none <= last + 1 { FsError::Busy } else { FsError::NotFound };
+            assert_eq!(v.chcp(none, false).await, Err(right), "{none}");
+            assert_eq!(v.rmcp(none).await, Err(FsError::NotFound), "{none}");
+        }
+        assert_eq!(v.chcp(last, false).await, Err(FsError::Busy));
+        v.rmcp(made[2]).await.expect("goes");
+        assert_eq!(v.rmcp(made[2]).await, Err(FsError::NotFound));
+        assert_eq!(v.rmcp(made[3]).await, Err(FsError::Busy));
+        assert_eq!(v.chcp(made[2], true).await, Err(FsError::NotFound));
+        made
+    });
+    w.unmount(&vfs);
+    w.judge("snapshots");
+    let view = view(&w, &setup);
+    let (snapshots, all) = listed(&view);
+    assert_eq!(snapshots, [made[1], made[3], made[5]]);
+    assert!(!all.contains(&made[2]) && all.contains(&made[4]), "{all:?}");
+    for (n, cno) in [(1, made[1]), (3, made[3]), (5, made[5])] {
+        let names: Vec<_> = files_of(&view, cno).into_iter().map(|f| f.path).collect();
+        let right: Vec<Vec<u8>> = (0..=n).map(|n| format!("f{n}").into_bytes()).collect();
+        assert!(names.iter().filter(|n| n.starts_with(b"f")).eq(&right), "{cno}: {names:?}");
+    }
+    drop((vfs, view));
+    w.end();
+    assert_nothing_lives();
+}
+
+#[test]
+fn the_cleaner_leaves_what_a_snapshot_has() {
+    let cleaner = CleanerOptions {
+        min_clean_segments: Share::Count(0),
+        nsegments_per_clean: [4, 4],
+        min_reclaimable_blocks: [Share::Count(1), Share::Count(1)],
+        ..eager()
+    };
+    let setup = small(Some(cleaner));
+    let w = World::fresh(&setup);
+    let vfs = w.mount(&setup).expect("mounts");
+    let (v, rt) = (vfs.clone(), w.rt.clone());
+    let kept = w.run(async move {
+        let mut kept = 0;
+        for round in 0..120 {
+            let fd = v.open("again", OpenFlags::CREATE, 0o644).await.expect("opens");
+            v.pwrite(fd, 0, &[Slice::pattern(round, 0, 300_000)]).await.expect("writes");
+            v.close(fd).await.expect("closes");
+            if round == 10 {
+                kept = v.mkcp(true).await.expect("a snapshot");
+            }
+            rt.sleep(Span::secs(6)).await;
+        }
+        kept
+    });
+    w.unmount(&vfs);
+    w.judge("a snapshot that was cleaned around");
+    let view = view(&w, &setup);
+    let (snapshots, all) = listed(&view);
+    assert_eq!(snapshots, [kept]);
+    assert!(all.len() < 80, "{} checkpoints are left", all.len());
+    let image = Image::open_checkpoint(&view, kept).expect("a checkpoint");
+    let (files, findings) = list(&image, &InspectOptions::default());
+    assert_eq!(findings, []);
+    let file = files.iter().find(|f| f.path == b"again").expect("it was there");
+    let right = wp_vfs::Digest::of(&mut u64::MAX.clone(), |each| {
+        each(wp_vfs::Part::Bytes(&Slice::pattern(10, 0, 300_000).to_vec()))
+    });
+    assert_eq!(file.sha256, Some(right.expect("a digest")), "as of that checkpoint");
+    drop((vfs, image));
+    drop(view);
+    w.end();
+    assert_nothing_lives();
+}
+
 #[test]
 fn checkpoints_of_the_protected_time_stay() {
     let cleaner = CleanerOptions { protection_period: 60, ..eager() };

@@ -206,8 +206,25 @@ pub struct Inspection {
     pub unsupported: Vec<String>,
     /// What recovery left out, piece by piece, and why.
     pub left_out: Vec<String>,
+    /// Checkpoints of a file system that keeps them, in order.
+    pub checkpoints: Vec<ListedCheckpoint>,
     /// Every file but the root and lost+found, by path.
     pub files: Vec<ListedFile>,
+}
+
+/// A checkpoint, as [`Inspection`] lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListedCheckpoint {
+    /// Its number.
+    pub number: u64,
+    /// Is it a snapshot, which the cleaner leaves alone?
+    pub is_snapshot: bool,
+    /// When it was made, in seconds since 1970.
+    pub made: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Blocks of its files.
+    pub blocks: u64,
 }
 
 impl Inspection {
@@ -332,6 +349,8 @@ pub struct Survey {
     pub root: Option<Stat>,
     /// Every file but the root and lost+found, by path.
     pub files: Vec<SurveyedFile>,
+    /// Snapshots, by the numbers of their checkpoints, each with its files.
+    pub snapshots: Vec<(u64, Vec<SurveyedFile>)>,
     /// Files that cannot be read, and why.
     pub faults: Vec<String>,
     /// First sectors of the zones that recovery resets before it writes anything, and of those that
@@ -461,6 +480,8 @@ pub struct Offers {
     pub shares: bool,
     /// Subvolumes and snapshots.
     pub subvolumes: bool,
+    /// Checkpoints that are made, removed and made snapshots: `mkcp`, `chcp`, `rmcp`.
+    pub checkpoints: bool,
 }
 
 impl Offers {
@@ -473,6 +494,7 @@ impl Offers {
         copies: true,
         shares: true,
         subvolumes: true,
+        checkpoints: true,
     };
     /// None.
     pub const NONE: Offers = Offers {
@@ -483,6 +505,7 @@ impl Offers {
         copies: false,
         shares: false,
         subvolumes: false,
+        checkpoints: false,
     };
 }
 

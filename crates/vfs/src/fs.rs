@@ -9,6 +9,7 @@ use wp_cache::{ErrMark, Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::MaybeReady;
 
+use crate::checkpoints::Checkpointing;
 use crate::flags::FileFlags;
 use crate::kiocb::Kiocb;
 use crate::seek::{Seek, seek_in_data};
@@ -533,6 +534,11 @@ pub trait FileSystem {
     fn trim<'a>(&'a self, start: u64, len: u64, least: u64) -> Fut<'a, u64> {
         let _ = (start, len, least);
         Box::pin(async { Err(FsError::Unsupported("fstrim".into())) })
+    }
+    /// Makes, changes or removes a checkpoint; of one that is made the number. Errors: `NoSuchIoctl` of
+    /// a file system without checkpoints; as [`Checkpointing`] says.
+    fn checkpoint<'a>(&'a self, _what: Checkpointing) -> Fut<'a, u64> {
+        Box::pin(async { Err(FsError::NoSuchIoctl) })
     }
     /// Discards a range of bytes of a block device (`ioctl(BLKDISCARD)`). Errors: `Invalid` of
     /// what is none, or for a range that is not on it; `Unsupported` of a device that does not;

@@ -9,6 +9,7 @@
 
 mod aio;
 mod attributes;
+mod checkpoints;
 mod contents;
 mod copy;
 mod distributions;
@@ -27,12 +28,13 @@ mod syscall;
 mod walk;
 
 pub use aio::{IoCall, IoContext, IoEvent, Iocb};
+pub use checkpoints::Checkpointing;
 pub use contents::{Digest, Part, TakePart};
 pub use distributions::{Base, DISTRIBUTIONS, Distribution};
 pub use entry::{
-    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedFile, Mount,
-    Mountable, Offers, OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Stat, Survey,
-    SurveyedFile, When, renamed,
+    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedCheckpoint,
+    ListedFile, Mount, Mountable, Offers, OptionError, OptionSpec, Options, Promises, RecoveryPlan,
+    Run, Stat, Survey, SurveyedFile, When, renamed,
 };
 pub use era::{Policy, Version, rules as era_rules};
 pub use flags::{FileFlags, may_create, may_delete, may_link};

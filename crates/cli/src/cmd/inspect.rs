@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use wp_base::plain;
-use wp_vfs::{Inspection, ListedFile, Mountable, Version};
+use wp_vfs::{Inspection, ListedCheckpoint, ListedFile, Mountable, Version};
 
 use crate::images::{Images, Part, recovery_options};
 use crate::output::{Exit, Out};
@@ -82,13 +82,23 @@ fn inspect(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
 }
 
 fn as_json(image: &str, fs: &str, era: &str, i: &Inspection) -> Value {
-    json!({
+    let mut doc = json!({
         "schema": "writepath.inspect/1", "image": image, "fs": fs, "era": era,
         "mountable": mountable_json(era, &i.mountable),
         "recovered": i.recovered, "checked": false,
         "findings": i.findings, "unsupported": i.unsupported, "left_out": i.left_out,
         "files": i.files.iter().map(file_json).collect::<Vec<_>>(),
-    })
+    });
+    if !i.checkpoints.is_empty() {
+        let checkpoint = |cp: &ListedCheckpoint| {
+            json!({
+                "number": cp.number, "snapshot": cp.is_snapshot, "made": cp.made,
+                "inodes": cp.inodes, "blocks": cp.blocks,
+            })
+        };
+        doc["checkpoints"] = i.checkpoints.iter().map(checkpoint).collect();
+    }
+    doc
 }
 
 fn mountable_json(era: &str, mountable: &Mountable) -> Value {
@@ -151,6 +161,17 @@ fn as_text(image: &str, fs: &str, era: &str, i: &Inspection) -> String {
     }
     for f in &i.left_out {
         writeln!(t, "  left out: {}", plain::name(f)).expect("a string takes it");
+    }
+    if !i.checkpoints.is_empty() {
+        let snapshots = i.checkpoints.iter().filter(|cp| cp.is_snapshot).count();
+        let (n, s) = (i.checkpoints.len(), if i.checkpoints.len() == 1 { "" } else { "s" });
+        writeln!(t, "  {n} checkpoint{s}, {snapshots} of them snapshots")
+            .expect("a string takes it");
+    }
+    for cp in i.checkpoints.iter().filter(|cp| cp.is_snapshot) {
+        let (number, inodes, blocks) = (cp.number, cp.inodes, cp.blocks);
+        writeln!(t, "  snapshot {number}: {inodes} inodes, {blocks} blocks")
+            .expect("a string takes it");
     }
     for f in &i.files {
         let hash = f.sha256.as_deref().unwrap_or("");

@@ -458,7 +458,16 @@ impl Ledger {
                     self.learns_flags(version, o, did);
                 }
             }
-            Call::Seek(..) => {}
+            Call::Seek(..) | Call::Rmcp(_) => {}
+            Call::Mkcp(is_snapshot) => {
+                self.promise(n, Scope::All, Basis::Call, (version, version));
+                if let Some(number) = did.checkpoint {
+                    self.checkpoints.made(version, number, *is_snapshot);
+                }
+            }
+            Call::Chcp(is_snapshot, number) => {
+                self.checkpoints.changed(version, *number, *is_snapshot);
+            }
             Call::Chown(path, uid, gid) => {
                 let path = self.name(n, path, Follow::All);
                 if let Some(o) = self.at(&path) {

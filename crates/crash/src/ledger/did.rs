@@ -24,6 +24,8 @@ pub struct Did {
     pub read: Vec<Slice>,
     /// For `open`: the inode behind the descriptor.
     pub ino: Option<u64>,
+    /// For `mkcp`: the number of the newest checkpoint.
+    pub checkpoint: Option<u64>,
     /// For `utimensat`: the time of modification that the file has now.
     pub mtime: Option<TimeSpec>,
     /// For `open` and `chattr`: the flags that the file has now.
@@ -45,6 +47,7 @@ impl Did {
             short: None,
             read: Vec::new(),
             ino: None,
+            checkpoint: None,
             mtime: None,
             flags: None,
             size: None,

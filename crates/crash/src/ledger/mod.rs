@@ -15,12 +15,14 @@ use wp_workload::program::Call;
 use crate::paths::{Follow, ROOT_PATH};
 
 mod calls;
+mod checkpoints;
 mod contents;
 mod did;
 mod life;
 mod overlap;
 mod subvolumes;
 
+pub(crate) use checkpoints::Checkpoints;
 pub use did::{Before, Did};
 use life::XattrVersion;
 pub(crate) use life::{BlockVersion, FileLife, SizeVersion};
@@ -119,6 +121,7 @@ pub struct Ledger {
     pub(crate) names: Vec<Rc<Names>>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) replacements: Vec<Replacement>,
+    pub(crate) checkpoints: Checkpoints,
     /// Names that the program told of.
     pub(crate) marks: Vec<String>,
     /// Calls that named a directory which recovery does not list: see [`Ledger::hidden`].
@@ -259,6 +262,7 @@ impl Ledger {
             names: vec![Rc::new(Names::new())],
             promises: Vec::new(),
             replacements: Vec::new(),
+            checkpoints: Checkpoints::default(),
             marks: Vec::new(),
             hidden: None,
             vain_marks: Vec::new(),

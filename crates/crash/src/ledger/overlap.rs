@@ -195,6 +195,11 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// Can its calls have had other orders?
+    pub(crate) fn has_other_orders(&self) -> bool {
+        self.others.is_some()
+    }
+
     /// The ledgers of the other orders.
     pub(crate) fn others(&self) -> &[Ledger] {
         let Some(others) = &self.others else { return &[] };
@@ -437,6 +442,9 @@ fn only_syncs(call: &Call) -> bool {
             | Call::Fdatabarrier(_)
             | Call::Syncfs(_)
             | Call::Sync
+            | Call::Mkcp(_)
+            | Call::Chcp(..)
+            | Call::Rmcp(_)
             | Call::Msync(..)
             | Call::SyncFileRange(..)
             | Call::Fadvise(..)

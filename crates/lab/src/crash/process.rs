@@ -116,6 +116,7 @@ async fn answer(player: &Player, call: &Call, n: u32) -> FsResult<Did> {
             let fewer = |n: &u32| u64::from(*n) < *len;
             copied.map(|n| did.short = u32::try_from(n).ok().filter(fewer))
         }
+        Call::Mkcp(_) => player.mkcp(call).await.map(|number| did.checkpoint = Some(number)),
         Call::AioWrite { .. } | Call::AioRead { .. } => player.submit(call, n).await,
         Call::AioWait(least) => player.take_ended(*least).await.map(|e| did.ended = e),
         call => player.call(call).await,

@@ -98,6 +98,7 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
                         }
                     }
                 }
+                Call::Mkcp(true) => calls.push(Call::Mkcp(false)),
                 Call::Chattr(path, flags) => {
                     let fewer = FileFlags::NAMES.iter().map(|(_, flag)| flags.without(*flag));
                     let fewer = fewer.filter(|f| f != flags && *f != FileFlags::NONE);

@@ -1,7 +1,7 @@
 // Runs a program text (see program.rs) in a directory and prints, for each timed call or stretch,
 //   CASE OP INDEX START_NS DURATION_NS OK REQUESTS FLUSHES ANSWER
 // in nanoseconds of CLOCK_MONOTONIC; what the device was sent and flushed meanwhile; the negative
-// number of the error, or where a seek found what it looked for.
+// number of the error, where a seek found what it looked for, or the checkpoint of mkcp.
 // Usage: prog FILE DIR; prog now
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <linux/btrfs.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <linux/nilfs2_api.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -234,8 +235,31 @@ static int subvolume(unsigned long what, char *path, const char *from, int reado
     return r;
 }
 
-// What the last call found, if it looked for something.
+// What the last call found, if it looked for something; the checkpoint of mkcp.
 static long long found;
+
+// As nilfs-utils does it: through the root directory of the file system.
+static int checkpoints(unsigned long request, void *argument) {
+    int fd = open(".", O_RDONLY);
+    if (fd < 0) return -1;
+    int r = ioctl(fd, request, argument), e = errno;
+    close(fd);
+    errno = e;
+    return r;
+}
+
+static int change_mode(uint64_t number, int mode) {
+    struct nilfs_cpmode asked = {.cm_cno = number, .cm_mode = mode};
+    return checkpoints(NILFS_IOCTL_CHANGE_CPMODE, &asked);
+}
+
+static int mkcp(int is_snapshot) {
+    __u64 number = 0;
+    int r = checkpoints(NILFS_IOCTL_SYNC, &number);
+    if (!r && is_snapshot) r = change_mode(number, NILFS_SNAPSHOT);
+    found = number;
+    return r;
+}
 
 // One call, already split into words; everything but the call itself is done before `start`.
 static long call(char **w, uint64_t *start, uint64_t *end) {
@@ -343,7 +367,12 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     else if (!strcmp(c, "subvolume_delete")) T(subvolume(BTRFS_IOC_SNAP_DESTROY, w[1], 0, 0));
     else if (!strcmp(c, "snapshot")) T(subvolume(BTRFS_IOC_SNAP_CREATE_V2, w[2], w[1], w[3] != 0));
     else if (!strcmp(c, "chattr")) T(change_flags(w[1], w[2]));
-    else if (!strcmp(c, "seek_data")) T(found = lseek(fd, a, SEEK_DATA));
+    else if (!strcmp(c, "mkcp")) T(mkcp(w[1] && !strcmp(w[1], "-s")));
+    else if (!strcmp(c, "chcp")) T(change_mode(a, !strcmp(w[1], "ss") ? NILFS_SNAPSHOT : NILFS_CHECKPOINT));
+    else if (!strcmp(c, "rmcp")) {
+        __u64 number = strtoull(w[1], 0, 10);
+        T(checkpoints(NILFS_IOCTL_DELETE_CHECKPOINT, &number));
+    } else if (!strcmp(c, "seek_data")) T(found = lseek(fd, a, SEEK_DATA));
     else if (!strcmp(c, "seek_hole")) T(found = lseek(fd, a, SEEK_HOLE));
     else if (!strcmp(c, "setxattr")) {
         a = strtoull(w[3], 0, 10);

@@ -55,8 +55,8 @@ pub struct Timed {
     /// What the device was sent meanwhile; `None`: not counted.
     #[serde(default)]
     pub sent: Option<Sent>,
-    /// The negative number of the error, or where a seek found what it looked for; `None`: not
-    /// told.
+    /// The negative number of the error, where a seek found what it looked for, or the checkpoint
+    /// of `mkcp`; `None`: not told.
     #[serde(default)]
     pub answer: Option<i64>,
 }
@@ -329,6 +329,7 @@ impl Interpreter {
                     let start = (rt.now(), self.count());
                     let out = match call {
                         Call::Seek(..) => self.player.seek(call).await,
+                        Call::Mkcp(_) => self.player.mkcp(call).await,
                         call => self.player.call(call).await.map(|()| 0),
                     };
                     // The guest has one CPU: on the way back to the program kblockd has its turn

@@ -15,6 +15,7 @@
 //!             ([`wp_vfs::FileSystem::notes`]).
 //! Source:     Linux fs/nilfs2: segment.c, super.c, inode.c, namei.c, dir.c.
 
+mod checkpoints;
 mod cleaner;
 mod data;
 pub(crate) mod file_flags;

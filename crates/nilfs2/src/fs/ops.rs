@@ -7,8 +7,8 @@ use wp_cache::{Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::CpuOp;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType, Kiocb,
-    NodeSpec, RenameHow, Reserve, StatFs, SyncKind, TimeSpec,
+    Attr, AttrChange, Call, Checkpointing, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType,
+    Kiocb, NodeSpec, RenameHow, Reserve, StatFs, SyncKind, TimeSpec,
 };
 
 use super::Nilfs;
@@ -542,6 +542,10 @@ impl FileSystem for Mounted {
             self.sync_inodes().await?;
             self.sync_rest().await
         })
+    }
+
+    fn checkpoint<'a>(&'a self, what: Checkpointing) -> Fut<'a, u64> {
+        Box::pin(self.0.checkpoint(what))
     }
 
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {

@@ -6,7 +6,7 @@ use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
 use wp_vfs::Digest;
 
-use crate::disk::{FileType, ino};
+use crate::disk::{Checkpoint, FileType, ino};
 
 use super::{Image, Record, RecoverOptions, Recovery, recover};
 
@@ -125,6 +125,8 @@ pub struct Inspection {
     pub findings: Vec<Finding>,
     /// Every path but the root with what is in it, sorted by path.
     pub files: Vec<FileInfo>,
+    /// Checkpoints, in order.
+    pub checkpoints: Vec<Checkpoint>,
 }
 
 /// Recovers the file system in memory and lists it. Never writes to `view`.
@@ -134,8 +136,12 @@ pub fn inspect(view: &dyn View, options: &InspectOptions) -> FsResult<Inspection
     let overlay = Overlay::new(view);
     let recovery = recover(&overlay, &options.recover)?;
     let image = Image::open(&overlay)?;
-    let (files, findings) = list(&image, options);
-    Ok(Inspection { recovery, findings, files })
+    let (files, mut findings) = list(&image, options);
+    let checkpoints = image.checkpoints().unwrap_or_else(|error| {
+        findings.push(Finding { path: b"checkpoints".to_vec(), error });
+        Vec::new()
+    });
+    Ok(Inspection { recovery, findings, files, checkpoints })
 }
 
 /// Lists an image as it is, without recovery: files sorted by path, and what is wrong.

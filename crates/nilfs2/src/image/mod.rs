@@ -241,6 +241,24 @@ impl<'a> Image<'a> {
         found.map(|(_, h)| h).ok_or_else(|| self.hole(&self.cpfile, "head"))
     }
 
+    /// The checkpoints that are snapshots, in order. Errors: `Corrupt` for a list that leads to
+    /// what is none, or does not ascend.
+    pub fn snapshots(&self) -> FsResult<Vec<u64>> {
+        let mut out: Vec<u64> = Vec::new();
+        let mut next = self.checkpoint_header()?.snapshot_list.next.get();
+        while next != 0 {
+            let found = self.checkpoint_of(next)?.map(|(_, cp)| cp).filter(|cp| cp.is_snapshot());
+            let (Some(cp), true) = (found, out.last().is_none_or(|last| *last < next)) else {
+                let expected = format!("a snapshot behind {}", out.last().unwrap_or(&0));
+                let field = "ssl_next";
+                return Err(FsError::corrupt("nilfs2 snapshots", field, 0, next, expected));
+            };
+            out.push(next);
+            next = cp.snapshot_list.next.get();
+        }
+        Ok(out)
+    }
+
     /// How a segment is used. A part of the file that was never written says that all are free.
     pub fn usage(&self, segment: u64) -> FsResult<SegmentUsage> {
         let place = self.tip.g.sufile.place(segment);

@@ -16,13 +16,36 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
     let image = Image::open(overlay)?;
     let mut out = Survey { did: recovery.to_string(), ..Survey::default() };
     out.counts.push(("blocks_salvaged", recovery.blocks));
+    out.files = files(&image, &mut out.faults);
+    let root = image.inode(ino::ROOT).and_then(|record| file(&image, ".".to_owned(), &record));
+    out.root = root.ok().map(|file| file.stat);
+    match image.snapshots() {
+        Ok(all) => {
+            for cno in all {
+                let before = out.faults.len();
+                match Image::at(overlay, image.tip().clone(), Some(cno)) {
+                    Ok(then) => out.snapshots.push((cno, files(&then, &mut out.faults))),
+                    Err(e) => out.faults.push(e.to_string()),
+                }
+                let new = out.faults.iter_mut().skip(before);
+                new.for_each(|fault| *fault = format!("snapshot {cno}: {fault}"));
+            }
+        }
+        Err(e) => out.faults.push(format!("snapshots: {e}")),
+    }
+    Ok(out)
+}
+
+/// Every file of a checkpoint but the root, by path; `faults` gets those that cannot be read.
+fn files(image: &Image<'_>, faults: &mut Vec<String>) -> Vec<SurveyedFile> {
+    let mut out = Vec::new();
     let mut seen = std::collections::BTreeSet::from([ino::ROOT]);
     let mut dirs = vec![(String::new(), ino::ROOT)];
     while let Some((path, number)) = dirs.pop() {
         let names = match image.inode(number).and_then(|record| image.names(&record)) {
             Ok(names) => names,
             Err(e) => {
-                out.faults.push(format!("{path}: {e}"));
+                faults.push(format!("{path}: {e}"));
                 continue;
             }
         };
@@ -30,21 +53,19 @@ pub fn survey(overlay: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Surve
         for name in names.iter().filter(|n| !(path.is_empty() && n.name == b".nilfs")) {
             let text = String::from_utf8_lossy(&name.name);
             let full = if path.is_empty() { text.into_owned() } else { format!("{path}/{text}") };
-            match image.inode(name.ino).and_then(|record| file(&image, full.clone(), &record)) {
+            match image.inode(name.ino).and_then(|record| file(image, full.clone(), &record)) {
                 Ok(file) => {
                     if file.kind == FileType::Dir && seen.insert(name.ino) {
                         dirs.push((full, name.ino));
                     }
-                    out.files.push(file);
+                    out.push(file);
                 }
-                Err(e) => out.faults.push(format!("{full}: {e}")),
+                Err(e) => faults.push(format!("{full}: {e}")),
             }
         }
     }
-    let root = image.inode(ino::ROOT).and_then(|record| file(&image, ".".to_owned(), &record));
-    out.root = root.ok().map(|file| file.stat);
-    out.files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(out)
+    out.sort_by(|a, b| a.path.cmp(&b.path));
+    out
 }
 
 fn file(image: &Image<'_>, path: String, record: &Record) -> FsResult<SurveyedFile> {

@@ -22,6 +22,7 @@ mod moving;
 mod palloc;
 mod saved;
 mod shrink;
+mod snapshots;
 mod tables;
 mod tree;
 

@@ -13,7 +13,11 @@ use super::dat::Via;
 use super::file::File;
 
 /// A structure in block `block` of a metadata file, to be changed; the block must be there.
-fn within<'f, T>(file: &'f mut File, via: &mut Via<'_>, at: (u64, usize)) -> FsResult<&'f mut T>
+pub(super) fn within<'f, T>(
+    file: &'f mut File,
+    via: &mut Via<'_>,
+    at: (u64, usize),
+) -> FsResult<&'f mut T>
 where
     T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::KnownLayout,
 {
@@ -132,6 +136,9 @@ impl Store<'_> {
 
     /// Checkpoint `cno`. `None`: there is none.
     pub fn checkpoint(&mut self, cno: u64) -> FsResult<Option<Checkpoint>> {
+        if cno == 0 {
+            return Ok(None);
+        }
         let (block, at) = self.disk.g.cpfile.place(cno);
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
         let held = self.cpfile.block(via, block)?;
@@ -187,11 +194,10 @@ impl Store<'_> {
                 continue;
             }
             deleted += u64::from(here);
-            held.is_dirty = true;
+            let first: &mut Checkpoint = within(&mut self.cpfile, via, (block, 0))?;
             if block == 0 {
                 continue;
             }
-            let first = view_mut::<Checkpoint>(&mut held.what, 0).ok_or(FsError::Io)?;
             let left = first.checkpoints_count.get().saturating_sub(here);
             first.checkpoints_count = left.into();
             if left == 0 {

@@ -356,6 +356,12 @@ pub enum Call {
     Chattr(String, FileFlags),
     /// `lseek` with `SEEK_DATA` or `SEEK_HOLE`: descriptor, offset.
     Seek(u32, Seek, u64),
+    /// `mkcp`: makes a checkpoint; `true`: and a snapshot of it (`mkcp -s`).
+    Mkcp(bool),
+    /// `chcp`: makes checkpoint N a snapshot (`ss`), or one no more (`cp`).
+    Chcp(bool, u64),
+    /// `rmcp`: removes checkpoint N.
+    Rmcp(u64),
     /// `pread`.
     Pread {
         /// Descriptor.
@@ -443,6 +449,9 @@ impl Call {
             Call::Chattr(..) => "chattr",
             Call::Seek(_, Seek::Data, _) => "seek_data",
             Call::Seek(_, Seek::Hole, _) => "seek_hole",
+            Call::Mkcp(_) => "mkcp",
+            Call::Chcp(..) => "chcp",
+            Call::Rmcp(_) => "rmcp",
             Call::Pread { .. } => "pread",
             Call::Fadvise(..) => "fadvise",
             Call::AioWrite { .. } => "aio_write",
@@ -509,6 +518,9 @@ impl Call {
             | Call::SubvolumeCreate(_)
             | Call::Snapshot { .. }
             | Call::SubvolumeDelete(_)
+            | Call::Mkcp(_)
+            | Call::Chcp(..)
+            | Call::Rmcp(_)
             | Call::Mark(_) => Vec::new(),
         }
     }
@@ -561,6 +573,9 @@ impl Call {
             | Call::Fallocate(..)
             | Call::Seek(..)
             | Call::Ack(_)
+            | Call::Mkcp(_)
+            | Call::Chcp(..)
+            | Call::Rmcp(_)
             | Call::DropCaches => Vec::new(),
         }
     }
@@ -613,6 +628,10 @@ impl fmt::Display for Call {
             Call::Chattr(path, flags) => write!(f, "{name} {} {flags}", Word(path)),
             Call::Seek(fd, _, at) => write!(f, "{name} {fd} {at}"),
             Call::Truncate(path, len) => write!(f, "{name} {} {len}", Word(path)),
+            Call::Mkcp(is_snapshot) => f.write_str(if *is_snapshot { "mkcp -s" } else { name }),
+            Call::Chcp(true, number) => write!(f, "{name} ss {number}"),
+            Call::Chcp(false, number) => write!(f, "{name} cp {number}"),
+            Call::Rmcp(number) => write!(f, "{name} {number}"),
             Call::AioWait(n) => write!(f, "{name} {n}"),
             Call::Ftruncate(fd, len) => write!(f, "{name} {fd} {len}"),
             Call::Fadvise(fd, what) => write!(f, "{name} {fd} {}", what.name()),

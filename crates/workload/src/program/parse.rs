@@ -88,6 +88,16 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "chattr" => Call::Chattr(w.owned()?, FileFlags::parse(w.text()?)?),
         "seek_data" => Call::Seek(w.fd()?, Seek::Data, w.number()?),
         "seek_hole" => Call::Seek(w.fd()?, Seek::Hole, w.number()?),
+        "mkcp" => Call::Mkcp(w.option("-s")?),
+        "chcp" => {
+            let is_snapshot = match w.text()? {
+                "ss" => true,
+                "cp" => false,
+                mode => return Err(format!("`{mode}`: one of ss, cp")),
+            };
+            Call::Chcp(is_snapshot, w.number()?)
+        }
+        "rmcp" => Call::Rmcp(w.number()?),
         "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
         "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
         "fadvise" => {

@@ -181,6 +181,9 @@ impl Player {
             Call::SubvolumeDelete(path) => vfs.delete_subvolume(path).await,
             Call::Chattr(path, flags) => vfs.chattr(path, *flags).await,
             Call::Seek(..) => self.seek(call).await.map(drop),
+            Call::Mkcp(_) => self.mkcp(call).await.map(drop),
+            Call::Chcp(is_snapshot, number) => vfs.chcp(*number, *is_snapshot).await,
+            Call::Rmcp(number) => vfs.rmcp(*number).await,
             Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),
             Call::Fadvise(fd, what) => {
                 let fd = self.fd(*fd)?;
@@ -219,6 +222,12 @@ impl Player {
             return Err(FsError::Invalid("not seek_data or seek_hole"));
         };
         self.vfs.seek(self.fd(*fd)?, *at, *what).await
+    }
+
+    /// `mkcp`; answers the number of the newest checkpoint. Errors: as [`Player::call`].
+    pub async fn mkcp(&self, call: &Call) -> FsResult<u64> {
+        let Call::Mkcp(is_snapshot) = call else { return Err(FsError::Invalid("not mkcp")) };
+        self.vfs.mkcp(*is_snapshot).await
     }
 
     /// The length that a file has after a call that would have changed it; `None`: of another call.

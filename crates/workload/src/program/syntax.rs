@@ -97,6 +97,13 @@ pub const SYNTAX: &[Syntax] = &[
     line("subvolume_delete PATH", "subvolume_delete s", "with all that is in it; btrfs"),
     line("setxattr PATH NAME BYTES SEED", "setxattr a user.x 40 1", "setxattr"),
     line("removexattr PATH NAME", "removexattr a user.x", "removexattr"),
+    line(
+        "mkcp [-s]",
+        "mkcp -s",
+        "a checkpoint of everything; -s: and a snapshot of it; NILFS2, else ENOTTY",
+    ),
+    line("chcp MODE N", "chcp ss 3", "checkpoint N becomes a snapshot (ss), or one no more (cp)"),
+    line("rmcp N", "rmcp 3", "removes checkpoint N; EBUSY of a snapshot"),
     line("drop_caches", "drop_caches", "what is cached and clean is forgotten"),
     line("exit", "exit", "the process ends: every descriptor is closed"),
     line("nap MICROSECONDS", "nap 20000", "sleep"),

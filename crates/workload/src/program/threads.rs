@@ -364,6 +364,7 @@ fn waits(call: &Call, past_cache: &BTreeSet<u32>) -> bool {
         | Call::Msync(..)
         | Call::SyncFileRange(..)
         | Call::AioWait(_)
+        | Call::Mkcp(_)
         | Call::Pread { .. }
         // What shares extents writes what is dirty first; a copy tries that.
         | Call::CopyFileRange { .. }

@@ -52,6 +52,14 @@ impl<'a> Words<'a> {
     pub(super) fn text(&mut self) -> Result<&'a str, String> {
         self.0.next().ok_or_else(|| "a word is missing".to_owned())
     }
+    /// Is the next word, which need not be there, this one?
+    pub(super) fn option(&mut self, word: &str) -> Result<bool, String> {
+        match self.0.next() {
+            None => Ok(false),
+            Some(w) if w == word => Ok(true),
+            Some(w) => Err(format!("`{w}`: nothing or {word}")),
+        }
+    }
     /// Microseconds, as [`Words::number`].
     pub(super) fn micros(&mut self) -> Result<u64, String> {
         let us = self.number()?;
