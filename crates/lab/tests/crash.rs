@@ -199,13 +199,13 @@ fn sequences_of_one_further_operation_break_no_rule_on_any_file_system() {
     let mended =
         "fsync_mode=strict_fixed,wait_first_node,wait_last_node,wait_earlier_nodes,mode=lfs";
     for (fs, options, lacking) in [
-        // Without blocks that files share.
-        (&wp_ext4::ENTRY, "era=6.18", 8),
-        (&wp_ext4::ENTRY, "era=6.12,data=journal", 8),
-        (&wp_ext4::ENTRY, "era=5.10,block_size=1024", 8),
+        // Without blocks that files share, and subvolumes.
+        (&wp_ext4::ENTRY, "era=6.18", 20),
+        (&wp_ext4::ENTRY, "era=6.12,data=journal", 20),
+        (&wp_ext4::ENTRY, "era=5.10,block_size=1024", 20),
         // And without copy_file_range, insert, collapse, O_TMPFILE and renameat2.
-        (&wp_ext4::ENTRY, "era=3.4", 16),
-        (&wp_f2fs::ENTRY, mended, 8),
+        (&wp_ext4::ENTRY, "era=3.4", 28),
+        (&wp_f2fs::ENTRY, mended, 20),
         // Without insert and collapse.
         (&wp_btrfs::ENTRY, "", 8),
         (&wp_nilfs2::ENTRY, "sync_inodes,flush_segments", 16),

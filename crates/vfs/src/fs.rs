@@ -535,8 +535,8 @@ pub trait FileSystem {
         let _ = (start, len, least);
         Box::pin(async { Err(FsError::Unsupported("fstrim".into())) })
     }
-    /// Makes, changes or removes a checkpoint; of one that is made the number. Errors: `NoSuchIoctl` of
-    /// a file system without checkpoints; as [`Checkpointing`] says.
+    /// Makes, changes or removes a checkpoint; of one that is made the number. Errors:
+    /// `NoSuchIoctl` of a file system without checkpoints; as [`Checkpointing`] says.
     fn checkpoint<'a>(&'a self, _what: Checkpointing) -> Fut<'a, u64> {
         Box::pin(async { Err(FsError::NoSuchIoctl) })
     }

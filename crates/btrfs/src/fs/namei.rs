@@ -359,12 +359,13 @@ impl Btrfs {
         if dir.is_stub() {
             return Err(FsError::NotPermitted);
         }
-        if inode.tree != dir.tree {
-            return Err(FsError::CrossDevice);
-        }
         may_link(dir.file_flags(), inode.file_flags())?;
+        // `vfs_link` refuses directories before the file system is asked.
         if inode.is_dir() {
             return Err(FsError::NotPermitted);
+        }
+        if inode.tree != dir.tree {
+            return Err(FsError::CrossDevice);
         }
         let _target = inode.lock.lock().await;
         if inode.nlink() >= LINKS_MAX {

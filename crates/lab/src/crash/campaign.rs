@@ -606,10 +606,11 @@ fn chunk(
         match c.play(image.clone(), n) {
             // A sequence of a list that this file system has not in this version is no finding.
             Ok(played) if lacking(&c.source, &played).is_some() => {
-                let call = lacking(&c.source, &played).map_or(String::new(), Did::text);
+                let did = lacking(&c.source, &played);
+                let call = did.map_or(String::new(), Did::text);
+                let errno = did.and_then(|d| d.error.as_ref()).map_or("", FsError::errno);
                 out.lacking.push(n);
-                out.not_played
-                    .push((n, format!("`{call}`: EOPNOTSUPP, as in this kernel version")));
+                out.not_played.push((n, format!("`{call}`: {errno}, as in this kernel version")));
             }
             Ok(played) => {
                 out.calls.add(Calls::of(n, &program, &played.dids));

@@ -511,7 +511,8 @@ for line in sys.stdin:
         else:
             os.removexattr(w[1], w[2]); out = "ok "
     except OSError as e:
-        out = "no " + errno.errorcode[e.errno]
+        # Two names of one number, of which ours is this.
+        out = "no " + errno.errorcode[e.errno].replace("ENOTSUP", "EOPNOTSUPP")
     print(out, flush=True)
 "#;
 

@@ -586,10 +586,8 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "N31",
         what: "btrfs: an fsync after rmdir of a subvolume's name in a snapshot of its parent: the mount fails",
-        affected: Side {
-            fs: "btrfs,fix=nameless+renamed+unlinked+space+reloaded+symlinks+cut,overgrown=replace",
-            ..BTRFS
-        },
+        affected: Side { fs: "btrfs", ..BTRFS },
+        fixed: Side { fs: "btrfs,fix=placeholder", ..BTRFS },
         rule: Rule::Recoverable,
         programs: Programs::Text(
             "subvolume_create s\nsnapshot . t\nrmdir t/s\nopen 0 t r\nfsync 0\n",
