@@ -98,7 +98,10 @@ mod tests {
                 let both = [c.since, rule.from.as_str(), bound];
                 let [since, from, until] = both.map(Version::parse);
                 assert!(since.is_some() && (since == from || since == until), "{}", c.title);
-                assert_eq!(c.stable, rule.backports.join(" "), "{}", c.title);
+                // Stable releases of a rule are those that took over what ends it, if it ends.
+                if since == until {
+                    assert_eq!(c.stable, rule.backports.join(" "), "{}", c.title);
+                }
             }
         }
     }
@@ -117,6 +120,6 @@ mod tests {
             assert_ne!(held(affected), held(fixed), "{}", bug.id);
             count += 1;
         }
-        assert_eq!(count, 19);
+        assert_eq!(count, 23);
     }
 }

@@ -24,7 +24,7 @@ pub struct Args {
         "states", "workers", "first", "programs", "calls", "all_calls", "fsck",
     ])]
     files: Option<PathBuf>,
-    /// With PROGRAMS: configurations, joined by commas [default: each file system's]
+    /// With PROGRAMS: configurations [default: of each file system]
     #[arg(long, value_delimiter = ',', requires = "files")]
     #[arg(default_value = "ext4-default,f2fs-posix,f2fs-strict,nilfs2,btrfs")]
     #[arg(hide_default_value = true)]

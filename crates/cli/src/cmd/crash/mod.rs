@@ -54,7 +54,7 @@ const NOT_AGAINST: [&str; 10] = [
     \x20 writepath crash wild --count 1000 --state-file crash.state\n\
     \x20 writepath crash --bug A3")]
 pub struct Args {
-    /// Programs to crash: seq-2, wild, db-1, JOB.fio, a program file or a folder
+    /// Programs to crash: seq-2, wild, JOB.fio, a program file, a folder
     ///
     /// Generated programs: `seq-1` to `seq-3` (every sequence of that many system calls), `wild`
     /// (random programs), `calls-1` to `calls-3` and `wild-calls` (the same with every call of
