@@ -184,7 +184,10 @@ fn a_second_signal_ends_it_though_nobody_reads_what_it_says() {
 fn what_is_kept_is_of_the_program_that_ran_and_not_of_one_built_since() {
     let dir = tempfile::tempdir().expect("a directory");
     let program = dir.path().join("program");
-    fs::copy(PROGRAM, &program).expect("copied");
+    // Not `fs::copy`: a process that another test begins meanwhile would have the copy open for
+    // writing, and what is so open cannot be run.
+    let copied = Command::new("cp").arg(PROGRAM).arg(&program).status().expect("cp runs");
+    assert!(copied.success(), "{copied}");
     let run = |program: &Path| {
         let mut command = Command::new(program);
         command.args(["reproduce", "ext4-fsync", "--quick", "--out", "out"]);

@@ -635,8 +635,11 @@ impl Vfs {
     pub async fn truncate(&self, path: &str, size: u64) -> FsResult<()> {
         let body = async {
             let ino = self.walk(path).await?;
-            if self.kind(ino).await? == FileType::File {
-                self.may_change(ino)?;
+            // What kind it is counts before whether it may be written (`vfs_truncate`).
+            match self.kind(ino).await? {
+                FileType::File => self.may_change(ino)?,
+                FileType::Dir => return Err(FsError::IsDir),
+                _ => return Err(FsError::Invalid("truncate of what is no regular file")),
             }
             self.0.fs.set_attr(ino, &AttrChange { size: Some(size), ..AttrChange::default() }).await
         };

@@ -300,7 +300,7 @@ mod tests {
         for bad in [
             "fly 0",
             "fsync",
-            "fsync 64",
+            "fsync 65536",
             "fsync 0 0",
             "open 0 a w",
             "@x fsync 0",
@@ -332,7 +332,7 @@ mod tests {
             "fallocate 0 shrink 0 1",
             "copy_file_range 0 0 1 0 9999999999",
             "reflink 0 0 1 0",
-            "reflink 0 0 64 0 4096",
+            "reflink 0 0 65536 0 4096",
             "dedupe 0 0 1 0 9999999999",
         ] {
             let e = Program::parse(&format!("align\n{bad}")).expect_err(bad);
