@@ -5,6 +5,7 @@ mod bad_input;
 mod containers;
 mod crash;
 mod docs;
+mod exercise;
 mod experiments;
 mod fio_jobs;
 mod fio_limits;

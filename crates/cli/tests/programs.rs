@@ -11,7 +11,7 @@ use serde_json::Value;
 const BINARY: &str = env!("CARGO_BIN_EXE_writepath");
 
 /// May this process mount FUSE file systems? If not, the check is skipped by its name.
-fn can_mount(check: &str) -> bool {
+pub(crate) fn can_mount(check: &str) -> bool {
     let door = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     let is_root = rustix::process::geteuid().is_root();
     if door.is_ok() && is_root {
@@ -169,7 +169,7 @@ fn lmdb_is_safe_and_is_not_without_its_syncs() {
     let probe = "import ctypes.util,sys; sys.exit(ctypes.util.find_library('lmdb') is None)";
     let found = Command::new("python3").args(["-c", probe]).status();
     if !found.is_ok_and(|s| s.success()) {
-        return wp_lab::testing::skipped(check, "needs liblmdb (Debian: lmdb-utils)");
+        return wp_lab::testing::skipped(check, "needs liblmdb (Debian: liblmdb0)");
     }
     let dir = tempfile::tempdir().expect("a directory");
     let go = |flags: &str, may_lose: &str| {
@@ -409,4 +409,81 @@ fn whoever_is_killed_leaves_no_mount_and_no_process() {
     }
     let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
     assert!(!mounts.contains("writepath-program"), "{mounts}");
+}
+
+/// Mistakes that no tool shows which only forgets what was not synced: the directory, lengths that
+/// are ahead of their data, and an fsync that succeeds after it has failed.
+#[test]
+fn mistakes_show_on_the_file_systems_that_do_not_forgive_them() {
+    let check = "programs::mistakes_show_on_the_file_systems_that_do_not_forgive_them";
+    if !can_mount(check) || !has("python3", check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let broken = |mistake: &str, is_fixed: bool| {
+        let checker = format!("{} {mistake}", app("mistakes/check"));
+        let mut args = vec!["--json", "--checker", &checker, "--device", "ssd-128"];
+        for fs in ["ext4,era=6.18", "ext4,era=6.18,data=writeback,nodelalloc", "btrfs", "nilfs2"] {
+            args.extend(["--fs", fs]);
+        }
+        let run = app("mistakes/run");
+        let mut command = vec![run.as_str(), mistake];
+        command.extend(is_fixed.then_some("fixed"));
+        let done = crash(dir.path(), &args, &command);
+        let (last, _) = document(&done);
+        let modes = last["modes"].as_array().unwrap_or_else(|| panic!("{}", said(&done)));
+        assert_eq!(modes.len(), 4, "{last}");
+        let of = |m: &Value| {
+            assert!(m["check_cmd"]["runs"].as_u64().is_some_and(|n| n > 3), "{m}");
+            let has_speed = mistake != "retried-fsync";
+            assert_eq!(m["speed"]["syncs"].as_u64().is_some_and(|n| n >= 8), has_speed, "{m}");
+            m["broken"]["O8-application"].as_u64().expect("a number") > 0
+        };
+        modes.iter().map(of).collect::<Vec<bool>>()
+    };
+    assert_eq!(broken("no-directory-fsync", false), [true; 4]);
+    assert_eq!(broken("no-directory-fsync", true), [false; 4]);
+    assert_eq!(broken("size-ahead", false), [false, true, false, false]);
+    assert_eq!(broken("size-ahead", true), [false; 4]);
+    assert_eq!(broken("retried-fsync", false)[..2], [true; 2]);
+    assert_eq!(broken("retried-fsync", true), [false; 4]);
+}
+
+#[test]
+fn a_control_file_takes_steps_about_the_drive_and_nothing_else() {
+    let check = "programs::a_control_file_takes_steps_about_the_drive_and_nothing_else";
+    if !can_mount(check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = "echo x > a; echo 'fail everything' > $WRITEPATH_FAULT || echo refused; \
+                  echo 'fsync 0' > $WRITEPATH_FAULT || echo refused too; \
+                  echo 'fail write data 0 always' > $WRITEPATH_FAULT; \
+                  sync a || echo it failed; echo heal > $WRITEPATH_FAULT; echo y > b; sync b";
+    let done = crash(dir.path(), &["--record", "recorded.txt"], &["sh", "-c", script]);
+    let told = said(&done);
+    for line in ["refused\n", "refused too\n", "it failed\n"] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let recorded = fs::read_to_string(dir.path().join("recorded.txt")).expect("a program");
+    assert!(recorded.contains("fail write data 0 always\n"), "{recorded}");
+    assert!(recorded.contains("expect EIO\nfsync 0\n"), "{recorded}");
+    assert!(recorded.contains("heal\n"), "{recorded}");
+    // It is known what failed: the states break no rule.
+    assert_eq!(done.status.code(), Some(0), "{told}");
+}
+
+#[test]
+fn a_full_file_system_is_enospc_for_the_program() {
+    let check = "programs::a_full_file_system_is_enospc_for_the_program";
+    if !can_mount(check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    for fs in ["ext4", "f2fs", "btrfs", "nilfs2"] {
+        let script = "dd if=/dev/zero of=big bs=1M count=240 2>&1 | grep 'No space left'; sync big";
+        let args = ["--fs", fs, "--size", "192M", "--budget", "1s", "--no-check"];
+        let done = crash(dir.path(), &args, &["sh", "-c", script]);
+        assert!(said(&done).contains("No space left"), "{fs}: {}", said(&done));
+    }
 }

@@ -20,7 +20,8 @@ use wp_base::FsResult;
 use wp_vfs::{Attr, DeviceNumber, FileType, RenameHow, Seek, XattrSet};
 use wp_workload::program::Flags;
 
-use crate::live::{ACK_NODE, Caller, Change, Live, When};
+use crate::control::Control;
+use crate::live::{Caller, Change, Live, When};
 use crate::reply::{FOREVER, WallTime, device_number, errno, file_attr, kind, time_spec};
 use crate::serve::{Job, Requests, Work};
 
@@ -108,7 +109,7 @@ fn entry(reply: ReplyEntry, made: FsResult<(u64, Attr)>) {
 }
 
 fn ttl(node: u64) -> Duration {
-    if node == ACK_NODE { Duration::ZERO } else { FOREVER }
+    if Control::of(node).is_some() { Duration::ZERO } else { FOREVER }
 }
 
 fn empty(reply: ReplyEmpty, done: FsResult<()>) {
@@ -303,9 +304,9 @@ impl Filesystem for Door {
     }
 
     fn open(&self, request: &Request, node: INodeNo, how: OpenFlags, reply: ReplyOpen) {
-        if node.0 == ACK_NODE {
+        if Control::of(node.0).is_some() {
             // Lines come at once and whole.
-            return reply.opened(FileHandle(ACK_NODE), FopenFlags::FOPEN_DIRECT_IO);
+            return reply.opened(FileHandle(node.0), FopenFlags::FOPEN_DIRECT_IO);
         }
         self.ask(request, move |live| async move {
             match live.open(node.0, flags(how.0)).await {
@@ -353,7 +354,7 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        if handle.0 == ACK_NODE {
+        if Control::of(handle.0).is_some() {
             return reply.data(&[]);
         }
         self.ask(request, move |live| async move {
@@ -377,10 +378,12 @@ impl Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let data = data.to_vec();
-        if handle.0 == ACK_NODE {
+        if let Some(control) = Control::of(handle.0) {
             return self.ask(request, move |live| async move {
-                live.told(&data);
-                reply.written(data.len() as u32);
+                match live.told(control, &data) {
+                    Ok(()) => reply.written(data.len() as u32),
+                    Err(e) => reply.error(errno(&e)),
+                }
             });
         }
         let is_mapped = how.contains(WriteFlags::FUSE_WRITE_CACHE);
@@ -407,7 +410,7 @@ impl Filesystem for Door {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        if handle.0 == ACK_NODE {
+        if Control::of(handle.0).is_some() {
             return reply.ok();
         }
         self.ask(request, move |live| async move {
@@ -423,7 +426,7 @@ impl Filesystem for Door {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        if handle.0 == ACK_NODE {
+        if Control::of(handle.0).is_some() {
             return reply.ok();
         }
         self.ask(request, move |live| async move {
@@ -433,8 +436,8 @@ impl Filesystem for Door {
 
     fn opendir(&self, request: &Request, node: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.ask(request, move |live| async move {
-            match live.open_dir(node.0).await {
-                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            match live.open(node.0, Flags::READ).await {
+                Ok(fd) => reply.opened(FileHandle(u64::from(fd)), FopenFlags::empty()),
                 Err(e) => reply.error(errno(&e)),
             }
         });
@@ -473,21 +476,20 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         self.ask(request, move |live| async move {
-            live.close_dir(handle.0);
-            reply.ok();
+            empty(reply, live.close_dir(handle.0).await);
         });
     }
 
     fn fsyncdir(
         &self,
         request: &Request,
-        node: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         data_only: bool,
         reply: ReplyEmpty,
     ) {
         self.ask(request, move |live| async move {
-            empty(reply, live.fsync_dir(node.0, data_only).await);
+            empty(reply, live.fsync(descriptor(handle), data_only).await);
         });
     }
 

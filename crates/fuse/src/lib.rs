@@ -10,6 +10,7 @@
 //! Left out:   `sync(2)` and `syncfs(2)`, which the kernel does not pass on to FUSE; `ioctl`;
 //!             files without a name (`O_TMPFILE`); names that are no UTF-8.
 
+mod control;
 mod door;
 mod live;
 mod mount;
@@ -21,7 +22,7 @@ mod reply;
 mod serve;
 
 pub use door::{Door, config};
-pub use live::{ACK_NAME, Live};
+pub use live::Live;
 pub use mount::{Mounted, mount};
 pub use private::{entered, spawn};
 

@@ -10,22 +10,20 @@ use wp_vfs::{
     Attr, AttrChange, DeviceNumber, DirEntry, FileType, RenameHow, Seek, StatFs, TimeSpec, Vfs,
     XattrSet,
 };
-use wp_workload::program::{Alloc, Call, Data, Flags, Player};
+use wp_workload::program::{Alloc, Call, Data, Flags, Player, Program, Step};
 
+use crate::control::{Control, Lines};
 use crate::nodes::{Nodes, ROOT};
 use crate::recording::Recording;
 
-/// Name of the file in the root directory whose lines are acknowledgements. It is in no listing.
-pub const ACK_NAME: &str = ".writepath-ack";
-
-/// Its node and its handle; no file has them.
-pub(crate) const ACK_NODE: u64 = 1 << 62;
-
-/// Longest part of a line that is kept while its end has not come, bytes.
-const LINE_MAX: usize = 1 << 20;
+/// Has the drive do what a step of a program says about it. Errors: the step is about something
+/// else.
+pub type Obey = Rc<dyn Fn(&Step) -> bool>;
 
 /// An open file of the kernel's.
 struct Handle {
+    /// Of which file.
+    node: u64,
     /// Opened with `O_SYNC` or `O_DSYNC`.
     is_synced: bool,
     /// It was written since its last fsync: the kernel sends one of its own behind a write through
@@ -66,13 +64,15 @@ pub struct Live {
     handles: RefCell<BTreeMap<u32, Handle>>,
     /// Directories that are being listed, by handle: what was there when they were opened.
     lists: RefCell<BTreeMap<u64, Vec<(u64, DirEntry)>>>,
-    next_list: Cell<u64>,
     recording: RefCell<Recording>,
     records: bool,
     /// Name of the task whose request is done.
     task: RefCell<Rc<str>>,
-    /// Of an acknowledgement, what has come of a line.
-    line: RefCell<Vec<u8>>,
+    /// What has come of a line that is not whole.
+    acks: RefCell<Lines>,
+    faults: RefCell<Lines>,
+    /// `None`: the drive does not fail.
+    obey: Option<Obey>,
     epoch_secs: i64,
 }
 
@@ -87,20 +87,32 @@ impl Live {
             nodes: RefCell::new(Nodes::new(root)),
             handles: RefCell::default(),
             lists: RefCell::default(),
-            next_list: Cell::new(0),
             recording: RefCell::default(),
             records,
             task: RefCell::new("".into()),
-            line: RefCell::default(),
+            acks: RefCell::default(),
+            faults: RefCell::default(),
+            obey: None,
             epoch_secs,
         }
     }
 
+    /// Its drive can be told to fail.
+    pub fn with_faults(self, obey: Obey) -> Live {
+        Live { obey: Some(obey), ..self }
+    }
+
+    /// The file of a name in a directory that is no file of the file system.
+    fn control(&self, dir: u64, name: &[u8]) -> Option<Control> {
+        let found = Control::named(name).filter(|_| dir == ROOT)?;
+        (found == Control::Ack || self.obey.is_some()).then_some(found)
+    }
+
     /// The program has ended: what was recorded.
     pub fn end(&self) -> Recording {
-        let rest = self.line.take();
-        if !rest.is_empty() {
-            self.acknowledge(&rest);
+        let rest = self.acks.take().rest();
+        if let Some(line) = rest {
+            self.acknowledge(&line);
         }
         self.recording.take()
     }
@@ -137,7 +149,7 @@ impl Live {
     }
 
     fn path_in(&self, dir: u64, name: &[u8]) -> FsResult<String> {
-        if dir == ROOT && name == ACK_NAME.as_bytes() {
+        if self.control(dir, name).is_some() {
             return Err(FsError::NotPermitted);
         }
         self.nodes.borrow().path_in(dir, name)
@@ -149,10 +161,10 @@ impl Live {
         TimeSpec { secs, nanos: (ns % 1_000_000_000) as u32 }
     }
 
-    fn ack_attr(&self) -> Attr {
+    fn control_attr(&self, control: Control) -> Attr {
         let now = self.now();
         Attr {
-            ino: wp_base::Ino(ACK_NODE),
+            ino: wp_base::Ino(control.node()),
             kind: FileType::File,
             mode: 0o666,
             nlink: 1,
@@ -168,8 +180,8 @@ impl Live {
     }
 
     pub(crate) async fn lookup(&self, dir: u64, name: &[u8]) -> FsResult<(u64, Attr)> {
-        if dir == ROOT && name == ACK_NAME.as_bytes() {
-            return Ok((ACK_NODE, self.ack_attr()));
+        if let Some(control) = self.control(dir, name) {
+            return Ok((control.node(), self.control_attr(control)));
         }
         let fs = self.vfs.fs();
         let parent = self.nodes.borrow().ino(dir)?;
@@ -183,11 +195,18 @@ impl Live {
     }
 
     pub(crate) async fn attr(&self, node: u64) -> FsResult<Attr> {
-        if node == ACK_NODE {
-            return Ok(self.ack_attr());
+        if let Some(control) = Control::of(node) {
+            return Ok(self.control_attr(control));
         }
-        let ino = self.nodes.borrow().ino(node)?;
-        self.vfs.fs().attr(ino).await
+        let (ino, last) = {
+            let nodes = self.nodes.borrow();
+            (nodes.ino(node)?, nodes.last(node))
+        };
+        match last {
+            // Nothing keeps it any more but the kernel's memory: fifos, and what `O_PATH` opened.
+            Some(attr) if self.handles.borrow().values().all(|h| h.node != node) => Ok(attr),
+            _ => self.vfs.fs().attr(ino).await,
+        }
     }
 
     pub(crate) async fn set_attr(
@@ -196,8 +215,8 @@ impl Live {
         fd: Option<u32>,
         change: Change,
     ) -> FsResult<Attr> {
-        if node == ACK_NODE {
-            return Ok(self.ack_attr());
+        if let Some(control) = Control::of(node) {
+            return Ok(self.control_attr(control));
         }
         let now = self.attr(node).await?;
         if let Some(size) = change.size {
@@ -274,9 +293,9 @@ impl Live {
         (0..).find(|fd| !handles.contains_key(fd)).unwrap_or_default()
     }
 
-    fn opened(&self, fd: u32, how: Flags) {
+    fn opened(&self, node: u64, fd: u32, how: Flags) {
         let is_synced = how.sync || how.dsync;
-        let handle = Handle { is_synced, owes_sync: Cell::new(false) };
+        let handle = Handle { node, is_synced, owes_sync: Cell::new(false) };
         self.handles.borrow_mut().insert(fd, handle);
     }
 
@@ -296,14 +315,14 @@ impl Live {
                 return Err(e);
             }
         };
-        self.opened(fd, how);
+        self.opened(node, fd, how);
         Ok((node, attr, fd))
     }
 
     pub(crate) async fn open(&self, node: u64, how: Flags) -> FsResult<u32> {
         let (fd, path) = (self.descriptor(), self.path(node)?);
         self.call(Call::Open(fd, path, how)).await?;
-        self.opened(fd, how);
+        self.opened(node, fd, how);
         Ok(fd)
     }
 
@@ -326,7 +345,7 @@ impl Live {
         bytes: &[u8],
         is_mapped: bool,
     ) -> FsResult<u32> {
-        let (len, data) = (bytes.len() as u32, Data::given(bytes));
+        let (len, data) = (bytes.len() as u32, Data::written(bytes));
         if is_mapped {
             self.call(Call::MmapWrite { fd, len, at, data }).await?;
             return Ok(len);
@@ -339,19 +358,35 @@ impl Live {
         Ok(wrote? as u32)
     }
 
-    /// Lines of [`ACK_NAME`].
-    pub(crate) fn told(&self, bytes: &[u8]) {
-        let mut line = self.line.borrow_mut();
-        for byte in bytes {
-            match byte {
-                b'\n' => {
-                    let whole = std::mem::take(&mut *line);
-                    self.acknowledge(&whole);
+    /// Takes what was written to a control file. Errors: a line that says nothing about the drive.
+    pub(crate) fn told(&self, control: Control, bytes: &[u8]) -> FsResult<()> {
+        match control {
+            Control::Ack => {
+                for line in self.acks.borrow_mut().take(bytes) {
+                    self.acknowledge(&line);
                 }
-                byte if line.len() < LINE_MAX => line.push(*byte),
-                _ => {}
+            }
+            Control::Fault => {
+                for line in self.faults.borrow_mut().take(bytes) {
+                    self.fault(&line)?;
+                }
             }
         }
+        Ok(())
+    }
+
+    /// The drive fails from here on as the line says, or no more.
+    fn fault(&self, line: &[u8]) -> FsResult<()> {
+        const WRONG: FsError = FsError::Invalid("a line that is no fail, slow, tear or heal");
+        let text = std::str::from_utf8(line).map_err(|_| WRONG)?;
+        let program = Program::parse(text).map_err(|_| WRONG)?;
+        for step in program.0 {
+            if !self.obey.as_ref().is_some_and(|obey| obey(&step)) {
+                return Err(WRONG);
+            }
+            self.recording.borrow_mut().step(step);
+        }
+        Ok(())
     }
 
     pub(crate) async fn fsync(&self, fd: u32, data_only: bool) -> FsResult<()> {
@@ -359,15 +394,6 @@ impl Live {
             return Ok(());
         }
         self.call(if data_only { Call::Fdatasync(fd) } else { Call::Fsync(fd) }).await
-    }
-
-    pub(crate) async fn fsync_dir(&self, node: u64, data_only: bool) -> FsResult<()> {
-        let (fd, path) = (self.descriptor(), self.path(node)?);
-        self.call(Call::Open(fd, path, Flags::READ)).await?;
-        let sync = if data_only { Call::Fdatasync(fd) } else { Call::Fsync(fd) };
-        let done = self.call(sync).await;
-        self.call(Call::Close(fd)).await?;
-        done
     }
 
     pub(crate) async fn mkdir(
@@ -427,20 +453,20 @@ impl Live {
         self.vfs.fs().read_link(ino).await
     }
 
-    /// Is a name the last one of its file? Nobody knows of one that is not there.
-    async fn is_last(&self, dir: u64, name: &[u8]) -> bool {
-        let Some(node) = self.nodes.borrow().named(dir, name) else { return false };
-        match self.attr(node).await {
-            Ok(attr) => attr.nlink <= 1 || attr.kind == FileType::Dir,
-            Err(_) => false,
-        }
+    /// What a file will be like when it has lost this name, if that is its last. Nobody knows of
+    /// one that is not there.
+    async fn last_of(&self, dir: u64, name: &[u8]) -> Option<Attr> {
+        let node = self.nodes.borrow().named(dir, name)?;
+        let attr = self.attr(node).await.ok()?;
+        let is_last = attr.nlink <= 1 || attr.kind == FileType::Dir;
+        is_last.then_some(Attr { nlink: 0, ..attr })
     }
 
     pub(crate) async fn unlink(&self, dir: u64, name: &[u8], is_dir: bool) -> FsResult<()> {
         let path = self.path_in(dir, name)?;
-        let is_last = self.is_last(dir, name).await;
+        let last = self.last_of(dir, name).await;
         self.call(if is_dir { Call::Rmdir(path) } else { Call::Unlink(path) }).await?;
-        self.nodes.borrow_mut().unlinked(dir, name, is_last);
+        self.nodes.borrow_mut().unlinked(dir, name, last);
         Ok(())
     }
 
@@ -451,7 +477,7 @@ impl Live {
         how: RenameHow,
     ) -> FsResult<()> {
         let (old, new) = (self.path_in(from.0, from.1)?, self.path_in(to.0, to.1)?);
-        let replaces = self.is_last(to.0, to.1).await;
+        let replaced = self.last_of(to.0, to.1).await;
         let is_same = {
             let nodes = self.nodes.borrow();
             let both = (nodes.named(from.0, from.1), nodes.named(to.0, to.1));
@@ -468,7 +494,7 @@ impl Live {
             // Two names of one file: nothing happens.
             _ if is_same => {}
             _ => {
-                nodes.unlinked(to.0, to.1, replaces);
+                nodes.unlinked(to.0, to.1, replaced);
                 nodes.renamed(from, to);
             }
         }
@@ -546,19 +572,6 @@ impl Live {
         self.call(Call::RemoveXattr(self.path(node)?, xattr_name(name)?)).await
     }
 
-    /// Lists a directory for a new handle.
-    pub(crate) async fn open_dir(&self, node: u64) -> FsResult<u64> {
-        let fs = self.vfs.fs();
-        let ino = self.nodes.borrow().ino(node)?;
-        let entries = fs.read_dir(ino).await?;
-        let mut nodes = self.nodes.borrow_mut();
-        let list = entries.into_iter().map(|e| (nodes.number(e.ino), e)).collect();
-        let handle = self.next_list.get();
-        self.next_list.set(handle + 1);
-        self.lists.borrow_mut().insert(handle, list);
-        Ok(handle)
-    }
-
     /// Gives entries of a listing from `from` on, with what comes behind each, until `take` has
     /// enough.
     pub(crate) fn list(
@@ -581,17 +594,18 @@ impl Live {
         Ok(())
     }
 
-    pub(crate) fn close_dir(&self, handle: u64) {
+    pub(crate) async fn close_dir(&self, handle: u64) -> FsResult<()> {
         self.lists.borrow_mut().remove(&handle);
+        self.release(handle as u32).await
     }
 
-    /// Reads a directory anew: it is listed from its beginning (`rewinddir`).
+    /// Reads an open directory from its beginning (`rewinddir`).
     pub(crate) async fn rewind(&self, node: u64, handle: u64) -> FsResult<()> {
-        let again = self.open_dir(node).await?;
-        let mut lists = self.lists.borrow_mut();
-        if let Some(list) = lists.remove(&again) {
-            lists.insert(handle, list);
-        }
+        let ino = self.nodes.borrow().ino(node)?;
+        let entries = self.vfs.fs().read_dir(ino).await?;
+        let mut nodes = self.nodes.borrow_mut();
+        let list = entries.into_iter().map(|e| (nodes.number(e.ino), e)).collect();
+        self.lists.borrow_mut().insert(handle, list);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult, Ino};
+use wp_vfs::Attr;
 
 /// The root directory's node.
 pub(crate) const ROOT: u64 = 1;
@@ -14,6 +15,8 @@ struct Node {
     names: Vec<(u64, Vec<u8>)>,
     /// How often the kernel was told of it and has not forgotten it.
     lookups: u64,
+    /// Its last link is gone: its attributes then. Its inode number may be another file's.
+    last: Option<Attr>,
 }
 
 /// All of them. A file whose last link is gone keeps its node until the kernel forgets it, and its
@@ -27,7 +30,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub fn new(root: Ino) -> Nodes {
-        let node = Node { ino: root, names: Vec::new(), lookups: 1 };
+        let node = Node { ino: root, names: Vec::new(), lookups: 1, last: None };
         Nodes {
             nodes: BTreeMap::from([(ROOT, node)]),
             by_ino: BTreeMap::from([(root, ROOT)]),
@@ -41,13 +44,19 @@ impl Nodes {
         self.nodes.get(&node).map(|n| n.ino).ok_or(FsError::NotFound)
     }
 
+    /// What a file was like whose last link is gone.
+    pub fn last(&self, node: u64) -> Option<Attr> {
+        self.nodes.get(&node).and_then(|n| n.last.clone())
+    }
+
     /// The node of a file, which the kernel need not know yet.
     pub fn number(&mut self, ino: Ino) -> u64 {
         let next = self.next;
         let number = *self.by_ino.entry(ino).or_insert(next);
         if number == next {
             self.next += 1;
-            self.nodes.insert(number, Node { ino, names: Vec::new(), lookups: 0 });
+            let node = Node { ino, names: Vec::new(), lookups: 0, last: None };
+            self.nodes.insert(number, node);
         }
         number
     }
@@ -94,14 +103,15 @@ impl Nodes {
         }
     }
 
-    /// The file has no such name any more; `is_last`: nor any other.
-    pub fn unlinked(&mut self, dir: u64, name: &[u8], is_last: bool) {
+    /// The file has no such name any more; `last`: nor any other, and these attributes.
+    pub fn unlinked(&mut self, dir: u64, name: &[u8], last: Option<Attr>) {
         let key = (dir, name.to_vec());
         let Some(number) = self.by_name.remove(&key) else { return };
         let Some(node) = self.nodes.get_mut(&number) else { return };
         node.names.retain(|n| *n != key);
-        if is_last {
+        if last.is_some() {
             self.by_ino.remove(&node.ino);
+            node.last = last;
         }
     }
 
@@ -167,6 +177,23 @@ fn text(name: &[u8]) -> FsResult<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wp_vfs::{DeviceNumber, FileType, TimeSpec};
+
+    const NEVER: TimeSpec = TimeSpec { secs: 0, nanos: 0 };
+    const ATTR: Attr = Attr {
+        ino: Ino(12),
+        kind: FileType::Fifo,
+        mode: 0o644,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        blocks_512: 0,
+        device: DeviceNumber { major: 0, minor: 0 },
+        atime: NEVER,
+        mtime: NEVER,
+        ctime: NEVER,
+    };
 
     #[test]
     fn paths_follow_renames_of_directories() {
@@ -183,10 +210,12 @@ mod tests {
     fn an_inode_number_that_comes_again_is_another_node() {
         let mut nodes = Nodes::new(Ino(2));
         let old = nodes.tell(ROOT, b"a", Ino(12));
-        nodes.unlinked(ROOT, b"a", true);
+        nodes.unlinked(ROOT, b"a", Some(ATTR));
         let new = nodes.tell(ROOT, b"b", Ino(12));
         assert_ne!(old, new);
         assert_eq!(nodes.path(old), Err(FsError::NotFound));
+        assert_eq!(nodes.last(old).map(|a| a.kind), Some(FileType::Fifo));
+        assert_eq!(nodes.last(new).map(|a| a.kind), None);
         nodes.forget(old, 1);
         assert_eq!(nodes.path(new), Ok("b".to_owned()), "forgetting the old one leaves the new");
         nodes.forget(new, 1);
@@ -198,7 +227,7 @@ mod tests {
         let mut nodes = Nodes::new(Ino(2));
         let a = nodes.tell(ROOT, b"a", Ino(12));
         assert_eq!(nodes.tell(ROOT, b"b", Ino(12)), a);
-        nodes.unlinked(ROOT, b"b", false);
+        nodes.unlinked(ROOT, b"b", None);
         assert_eq!(nodes.path(a), Ok("a".to_owned()));
         let c = nodes.tell(ROOT, b"c", Ino(14));
         nodes.exchanged((ROOT, b"a"), (ROOT, b"c"));

@@ -11,13 +11,14 @@ use std::{fmt, io};
 
 use fuser::{Session, SessionACL};
 use wp_lab::EPOCH_SECS;
-use wp_lab::crash::{Bench, live};
+use wp_lab::crash::{Bench, live_with_faults};
 use wp_lab::host::Scratch;
 use wp_lab::machine::{Machine, MachineError, describe};
 use wp_vfs::Vfs;
 
+use crate::control::Control;
 use crate::door::{Door, config};
-use crate::live::{ACK_NAME, Live};
+use crate::live::{Live, Obey};
 use crate::private::spawn;
 use crate::recording::Recording;
 use crate::serve::{Pace, serve};
@@ -76,7 +77,8 @@ impl Drop for Running {
 }
 
 /// Runs `command` (its name and arguments) in a new file system of `bench`, mounted for it alone,
-/// and records its calls. Its standard output goes where errors go.
+/// and records its calls. Its standard output goes where errors go. Lines that are written to
+/// `$WRITEPATH_FAULT` have the drive fail.
 ///
 /// Errors: a machine that cannot be, namespaces or FUSE that this host does not allow, a command
 /// that is not there, `interrupted`.
@@ -86,8 +88,10 @@ pub fn record(
     interrupted: &AtomicBool,
 ) -> Result<Recorded, RecordError> {
     let mut done = None;
-    live(bench, |machine, vfs| {
-        done = Some(record_on(machine, vfs, command, interrupted));
+    live_with_faults(bench, |machine, vfs, faults| {
+        let faults = faults.clone();
+        let obey: Obey = Rc::new(move |step| faults.obey(step));
+        done = Some(record_with((machine, vfs, Some(obey)), command, interrupted));
         Ok(())
     })?;
     done.unwrap_or(Err(RecordError::Interrupted))
@@ -100,15 +104,25 @@ pub fn record_on(
     command: &[OsString],
     interrupted: &AtomicBool,
 ) -> Result<Recorded, RecordError> {
+    record_with((machine, vfs, None), command, interrupted)
+}
+
+/// The same; the program can have the drive fail.
+fn record_with(
+    (machine, vfs, obey): (&Machine, &Vfs, Option<Obey>),
+    command: &[OsString],
+    interrupted: &AtomicBool,
+) -> Result<Recorded, RecordError> {
     let scratch = Scratch::new("writepath-program")?;
     // The program may be another user's.
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
     let (dir, socket) = (scratch.path().join("mount"), scratch.path().join("socket"));
     fs::create_dir(&dir)?;
-    let environment = [
-        ("WRITEPATH_DIR", dir.clone().into_os_string()),
-        ("WRITEPATH_ACK", dir.join(ACK_NAME).into_os_string()),
-    ];
+    let mut environment = vec![("WRITEPATH_DIR", dir.clone().into_os_string())];
+    let mut controls = vec![Control::Ack];
+    controls.extend(obey.is_some().then_some(Control::Fault));
+    let of = |c: Control| (c.variable(), dir.join(c.name()).into_os_string());
+    environment.extend(controls.into_iter().map(of));
     let program = std::env::current_exe()?;
     let (child, connection, mut begin) = spawn(&program, (&dir, &socket), command, &environment)?;
     let mut running = Running(child);
@@ -117,7 +131,11 @@ pub fn record_on(
     let session =
         std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
     begin.write_all(b"g")?;
-    let live = Rc::new(Live::new(vfs.clone(), EPOCH_SECS, true));
+    let live = Live::new(vfs.clone(), EPOCH_SECS, true);
+    let live = Rc::new(match obey {
+        Some(obey) => live.with_faults(obey),
+        None => live,
+    });
     let is_interrupted = || interrupted.load(Ordering::SeqCst);
     let served = serve(&machine.rt, &live, (&requests, Pace::Free), is_interrupted);
     // Whatever asks now is answered with an error.

@@ -33,6 +33,11 @@ impl Recording {
         self.steps.push(Step::call(call));
     }
 
+    /// Adds what is no call.
+    pub(crate) fn step(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
     /// Calls that change something or make it durable, or open or close files.
     pub fn calls(&self) -> u64 {
         self.calls

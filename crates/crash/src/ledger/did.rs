@@ -55,11 +55,11 @@ impl Did {
         }
     }
 
-    /// The line of a program that makes the call.
+    /// The line of a program that makes the call, without the contents of a recorded one.
     pub fn text(&self) -> String {
         match self.thread {
-            0 => self.call.to_string(),
-            thread => format!("thread {thread}: {}", self.call),
+            0 => format!("{:#}", self.call),
+            thread => format!("thread {thread}: {:#}", self.call),
         }
     }
 }

@@ -11,12 +11,17 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Timespec, Timestamps, futimens};
 use wp_base::FsError;
 use wp_crash::{Outcome, Survivor};
 use wp_medium::{Overlay, View as _};
 use wp_vfs::{FileType, SurveyedFile};
 
 use super::story::Cut;
+
+/// When all files were written, for those who look: 2000-01-01. The clock of a file system can
+/// stand still for milliseconds, in which a check changes what was just laid out.
+const LAID: Timespec = Timespec { tv_sec: 946_684_800, tv_nsec: 0 };
 
 /// Bytes of contents that are remembered.
 const REMEMBERED: usize = 256 << 20;
@@ -34,13 +39,25 @@ struct Wanted {
     mode: Option<u32>,
 }
 
-/// What a file of the host was when it was laid out; whoever changes it changes its `ctime`.
+/// What a file of the host was when it was laid out; whoever writes to it changes its `mtime`. Its
+/// `ctime` changes more often: SQLite, as root, gives a log to its owner whenever it opens it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stamp(u64, u64, i64, i64);
+struct Stamp {
+    ino: u64,
+    size: u64,
+    mtime: (i64, i64),
+    /// Owner, group, permissions.
+    access: (u32, u32, u32),
+}
 
 impl Stamp {
     fn of(m: &Metadata) -> Stamp {
-        Stamp(m.ino(), m.size(), m.ctime(), m.ctime_nsec())
+        Stamp {
+            ino: m.ino(),
+            size: m.size(),
+            mtime: (m.mtime(), m.mtime_nsec()),
+            access: (m.uid(), m.gid(), m.mode()),
+        }
     }
 }
 
@@ -137,16 +154,6 @@ impl Tree {
                 _ => Some(Stamp::of(&fs::symlink_metadata(&at)?)),
             };
             self.laid.insert(path.clone(), (want.clone(), stamp));
-            // A further link has changed the first one's time.
-            if let Some(first) = &want.first {
-                let stamp = Stamp::of(&fs::symlink_metadata(self.root.join(first))?);
-                for (laid, old) in self.laid.values_mut().filter(|(l, _)| l.kind == FileType::File)
-                {
-                    if old.is_some_and(|old| old.0 == stamp.0) && laid.kind == FileType::File {
-                        *old = Some(stamp);
-                    }
-                }
-            }
         }
         Ok(())
     }
@@ -290,7 +297,8 @@ impl Tree {
                 file.write_all_at(bytes, n * block)?;
             }
         }
-        Ok(())
+        let times = Timestamps { last_access: LAID, last_modification: LAID };
+        Ok(futimens(&file, &times)?)
     }
 }
 

@@ -196,15 +196,7 @@ fn makers(program: &Program, played: &Played, path: &str) -> Option<BTreeSet<usi
 fn is_sync(step: &Step) -> bool {
     match step {
         Step::Call(_, Call::Open(_, _, how)) => how.sync || how.dsync,
-        Step::Call(_, call) => matches!(
-            call,
-            Call::Fsync(_)
-                | Call::Fdatasync(_)
-                | Call::Syncfs(_)
-                | Call::Sync
-                | Call::Msync(..)
-                | Call::SyncFileRange(..)
-        ),
+        Step::Call(_, call) => call.is_sync(),
         _ => false,
     }
 }

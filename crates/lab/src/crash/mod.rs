@@ -27,6 +27,7 @@ mod reproducer;
 mod reservoir;
 pub mod sequences;
 mod simpler;
+mod speed;
 mod story;
 pub mod stress;
 pub mod trees;
@@ -41,8 +42,9 @@ pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as 
 pub use command::{Asking, Command, Runs};
 pub use known_failures::{KnownFailure, KnownFailures};
 pub use minimise::{Bounds, Minimal, minimise, verdicts};
-pub use play::{Bench, Played, leave, live, play, play_on};
+pub use play::{Bench, Played, leave, live, live_with_faults, play, play_on};
 pub use reproducer::{Reproducer, write as write_reproducer};
 pub use sequences::Of;
+pub use speed::{Speed, speed};
 pub use story::Cut;
 pub use wild::Extras;

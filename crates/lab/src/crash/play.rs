@@ -313,18 +313,36 @@ pub fn leave(
     Ok((machine.view(), machine.zones()))
 }
 
-/// Has `work` call a file system that is mounted as for [`play()`], without a tape: for a program
-/// of the host that is recorded first.
+/// Has `work` call a file system that is mounted as for [`play()`], without a tape.
 ///
 /// Errors: as [`play()`], and those of `work`.
 pub fn live<T>(
     bench: &Bench,
     work: impl FnOnce(&Machine, &Vfs) -> Result<T, MachineError>,
 ) -> Result<T, MachineError> {
-    let (machine, ..) = bench.machine(bench.image()?, &[], false)?;
+    live_on(bench, false, |machine, vfs, _| work(machine, vfs))
+}
+
+/// The same on a drive that `work` may have fail: for a program of the host that is recorded first.
+///
+/// Errors: as [`play()`], and those of `work`.
+pub fn live_with_faults<T>(
+    bench: &Bench,
+    work: impl FnOnce(&Machine, &Vfs, &Faults) -> Result<T, MachineError>,
+) -> Result<T, MachineError> {
+    live_on(bench, true, work)
+}
+
+fn live_on<T>(
+    bench: &Bench,
+    fails: bool,
+    work: impl FnOnce(&Machine, &Vfs, &Faults) -> Result<T, MachineError>,
+) -> Result<T, MachineError> {
+    let (machine, _, faults) = bench.machine(bench.image()?, &[], fails)?;
     let vfs = machine.mount()?;
     settle(bench, &machine, &vfs)?;
-    work(&machine, &vfs)
+    faults.begin();
+    work(&machine, &vfs, &faults)
 }
 
 /// Rests until no write of the mount is unpersisted.
@@ -412,8 +430,7 @@ fn play_in(
     around: &Around,
     arm: impl FnOnce() -> Option<Armed>,
 ) -> Result<(Played, Asked), MachineError> {
-    let fails =
-        program.0.iter().any(|s| matches!(s, Step::Fail(_) | Step::Slow(_) | Step::Tear(_)));
+    let fails = program.has_faults();
     let (machine, recorder, faults) = bench.machine(image, &[], fails)?;
     let limits = machine.queue.with_device(|d| *d.limits());
     let begin = || {

@@ -59,7 +59,7 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
                         let at = at / u64::from(GRAIN) * u64::from(GRAIN);
                         if len % grain == 0 {
                             // What is given is as long as it is.
-                            if matches!(data, Data::Seed(_)) {
+                            if !matches!(data, Data::Given(_)) {
                                 calls.push(Call::Pwrite { fd: *fd, len, at, data: data.clone() });
                             }
                         }

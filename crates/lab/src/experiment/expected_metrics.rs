@@ -86,7 +86,7 @@ const FILEBENCH: &[&str] = &[
 
 /// What is told of each flowop of filebench, and of each call of a program.
 const OF_OP: [&str; 3] = ["count", "p50_ns", "p99_ns"];
-const OF_CALL: [&str; 4] = ["count", "sum_ns", "mean_ns", "max_ns"];
+const OF_CALL: [&str; 6] = ["count", "sum_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns"];
 /// Families that come as a run has them: they are not known by name before.
 const FAMILIES: [&str; 2] = ["fs.", "conflicts."];
 

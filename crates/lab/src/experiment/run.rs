@@ -98,7 +98,7 @@ async fn begin(vfs: &Vfs, work: &Work) -> FsResult<WorkloadReport> {
     }
     match &work.kind {
         Kind::Entry(entry, options) => (entry.run)(vfs, options).await,
-        Kind::Program(program) => program::play(vfs, program).await,
+        Kind::Program(program) => Ok(program::play(vfs, program).await?.report()),
     }
 }
 

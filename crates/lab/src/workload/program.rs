@@ -7,6 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult, Span};
 use wp_cache::Fut;
 use wp_vfs::{OptionError, OptionSpec, Options, Vfs, When};
+use wp_workload::fio::Stat;
 use wp_workload::program::{By, Call, NO_THREADS, Player, Program, Step};
 
 use super::{WorkloadEntry, WorkloadReport};
@@ -47,34 +48,62 @@ fn read(o: &Options) -> Result<(String, String, Program), OptionError> {
 
 async fn run(vfs: &Vfs, o: &Options) -> FsResult<WorkloadReport> {
     let (_, _, program) = read(o).map_err(|_| FsError::Invalid("the program's file"))?;
-    play(vfs, &program).await
+    Ok(play(vfs, &program).await?.report())
 }
 
-/// Times of calls of one kind, or of stretches of one name.
+/// What a program's calls came to.
 #[derive(Default)]
-struct Took {
-    count: u64,
-    sum: u64,
-    most: u64,
+pub(crate) struct Played {
+    /// Calls, and those that did not answer as expected.
+    pub calls: u64,
+    /// See `calls`.
+    pub failed: u64,
+    /// Virtual time from the first step to the last, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Times of calls of one kind, or of stretches of one name, nanoseconds.
+    pub took: BTreeMap<String, Stat>,
+    /// Times of the calls that make something durable ([`Call::is_sync`]), nanoseconds.
+    pub syncs: Stat,
+    /// The first calls that failed.
+    notes: Vec<String>,
 }
 
-impl Took {
-    fn add(&mut self, span: Span) {
-        self.count += 1;
-        self.sum += span.0;
-        self.most = self.most.max(span.0);
+impl Played {
+    /// Tells of the first calls that failed.
+    fn note(&mut self, call: &Call, told: &str) {
+        const TOLD: u64 = 5;
+        if self.failed <= TOLD {
+            self.notes.push(format!("`{call:#}` returned {told}"));
+        }
+    }
+
+    /// For people, and for programs.
+    pub fn report(self) -> WorkloadReport {
+        let mut report = WorkloadReport { notes: self.notes, ..WorkloadReport::default() };
+        let mut add = |key: &str, n: u64| report.numbers.push((key.to_owned(), n));
+        add("calls", self.calls);
+        add("failed_calls", self.failed);
+        add("elapsed_ns", self.elapsed_ns);
+        for (name, t) in self.took {
+            add(&format!("{name}.count"), t.count);
+            add(&format!("{name}.sum_ns"), t.sum());
+            add(&format!("{name}.mean_ns"), t.mean() as u64);
+            add(&format!("{name}.p50_ns"), t.percentile(50_000_000));
+            add(&format!("{name}.p99_ns"), t.percentile(99_000_000));
+            add(&format!("{name}.max_ns"), t.max);
+        }
+        report
     }
 }
 
 /// Plays a program. What calls answer is counted, and told; damage ends it.
-pub(crate) async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadReport> {
+pub(crate) async fn play(vfs: &Vfs, program: &Program) -> FsResult<Played> {
     let rt = vfs.rt().clone();
     let player = Rc::new(Player::new(vfs.clone()));
     let mut task: Option<Rc<str>> = None;
-    let mut report = WorkloadReport::default();
-    let mut took: BTreeMap<String, Took> = BTreeMap::new();
+    let mut done = Played::default();
     let mut open: Vec<(String, wp_base::Time)> = Vec::new();
-    let (begun, mut calls, mut failed) = (rt.now(), 0u64, 0u64);
+    let begun = rt.now();
     let mut expected = None;
     for step in &program.0 {
         match step {
@@ -90,7 +119,7 @@ pub(crate) async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadRepor
             Step::Begin(label) => open.push((label.op.clone(), rt.now())),
             Step::End => {
                 if let Some((name, from)) = open.pop() {
-                    took.entry(name).or_default().add(rt.now().since(from));
+                    done.took.entry(name).or_default().add(rt.now().since(from).0);
                 }
             }
             Step::Fail(_) | Step::Slow(_) | Step::Tear(_) | Step::Heal => {
@@ -112,10 +141,13 @@ pub(crate) async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadRepor
                         rt.spawn(name.clone(), work).await
                     }
                 };
-                let span = rt.now().since(from);
-                calls += 1;
+                let ns = rt.now().since(from).0;
+                done.calls += 1;
                 let name = label.as_ref().map_or(call.name(), |l| &l.op);
-                took.entry(name.to_owned()).or_default().add(span);
+                done.took.entry(name.to_owned()).or_default().add(ns);
+                if call.is_sync() {
+                    done.syncs.add(ns);
+                }
                 let told = match (answer, expected.take()) {
                     (Err(e @ (FsError::Unsupported(_) | FsError::Corrupt(_))), _) => return Err(e),
                     (Err(e), Some(errno)) if e.errno() == errno => None,
@@ -124,23 +156,14 @@ pub(crate) async fn play(vfs: &Vfs, program: &Program) -> FsResult<WorkloadRepor
                     (Ok(short), None) => short,
                 };
                 if let Some(told) = told {
-                    failed += 1;
-                    note(&mut report, call, &told, failed);
+                    done.failed += 1;
+                    done.note(call, &told);
                 }
             }
         }
     }
-    let mut add = |key: &str, n: u64| report.numbers.push((key.to_owned(), n));
-    add("calls", calls);
-    add("failed_calls", failed);
-    add("elapsed_ns", rt.now().since(begun).0);
-    for (name, t) in took {
-        add(&format!("{name}.count"), t.count);
-        add(&format!("{name}.sum_ns"), t.sum);
-        add(&format!("{name}.mean_ns"), t.sum / t.count.max(1));
-        add(&format!("{name}.max_ns"), t.most);
-    }
-    Ok(report)
+    done.elapsed_ns = rt.now().since(begun).0;
+    Ok(done)
 }
 
 /// Does a call. Answers what it did if it wrote only a part. Errors: what the call answers.
@@ -150,12 +173,4 @@ async fn answer(player: &Player, call: &Call) -> FsResult<Option<String>> {
     };
     let wrote = player.write(*fd, *at, &data.slices(*at, *len)).await?;
     Ok((wrote < u64::from(*len)).then(|| format!("{wrote} of {len} bytes written")))
-}
-
-/// Tells of the first calls that failed.
-fn note(report: &mut WorkloadReport, call: &Call, told: &str, failed: u64) {
-    const TOLD: u64 = 5;
-    if failed <= TOLD {
-        report.notes.push(format!("`{call:#}` returned {told}"));
-    }
 }

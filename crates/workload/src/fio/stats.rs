@@ -113,6 +113,17 @@ impl Stat {
         self.histogram.merge(&other.histogram);
     }
 
+    /// The latency below which a share lies, given in millionths of a percent; 0 if none.
+    pub fn percentile(&self, share: u64) -> u64 {
+        // The middle of a bucket may be beyond all that is in it.
+        self.histogram.percentile(share).unwrap_or(0).clamp(self.min, self.max)
+    }
+
+    /// All of them together, at most `u64::MAX`.
+    pub fn sum(&self) -> u64 {
+        u64::try_from(self.sum).unwrap_or(u64::MAX)
+    }
+
     /// Their mean; 0 if none.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }

@@ -465,6 +465,20 @@ impl Call {
 }
 
 impl Call {
+    /// Is it there to make something durable? Writes through a descriptor with `O_SYNC` or
+    /// `O_DSYNC` are not told from others.
+    pub fn is_sync(&self) -> bool {
+        matches!(
+            self,
+            Call::Fsync(_)
+                | Call::Fdatasync(_)
+                | Call::Syncfs(_)
+                | Call::Sync
+                | Call::Msync(..)
+                | Call::SyncFileRange(..)
+        )
+    }
+
     /// The descriptor that it uses, or makes.
     pub fn descriptor(&self) -> Option<u32> {
         self.clone().descriptors_mut().first().map(|fd| **fd)

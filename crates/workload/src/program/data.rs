@@ -13,6 +13,9 @@ const PAGE: u64 = 4096;
 /// The word with which given bytes begin in a program.
 const GIVEN: &str = "base64:";
 
+/// The word for bytes that are all zero: logs of real programs are filled with them beforehand.
+const ZEROES: &str = "zeroes";
+
 /// From this seed on, a `pwrite` of one whole block of 4 KiB begins like a control block of a jbd2
 /// journal: the magic number, a type and a low number of a transaction.
 pub const MAGIC_SEED: u32 = 0xF000_0000;
@@ -28,6 +31,8 @@ pub enum Data {
     Seed(u32),
     /// Those that a recorded program wrote.
     Given(Arc<[u8]>),
+    /// As many zero bytes as the call has room for.
+    Zeroes,
 }
 
 impl From<u32> for Data {
@@ -42,12 +47,23 @@ impl Data {
         Data::Given(bytes.into())
     }
 
+    /// What a recorded call wrote, whose length the call has.
+    pub fn written(bytes: &[u8]) -> Data {
+        match bytes.iter().all(|b| *b == 0) {
+            true => Data::Zeroes,
+            false => Data::given(bytes),
+        }
+    }
+
     /// Out of the word of a line; `len`: bytes that the line says. Errors: neither a seed nor
     /// bytes of that number.
     pub(super) fn parse(word: &str, len: u32) -> Result<Data, String> {
+        if word == ZEROES {
+            return Ok(Data::Zeroes);
+        }
         let Some(code) = word.strip_prefix(GIVEN) else {
             let seed = word.parse().ok().filter(|seed| *seed < u32::MAX);
-            let none = || format!("`{word}`: a seed below {} or {GIVEN}DATA", u32::MAX);
+            let none = || format!("`{word}`: a seed below {}, {ZEROES} or {GIVEN}DATA", u32::MAX);
             return seed.map(Data::Seed).ok_or_else(none);
         };
         let bytes = STANDARD.decode(code).map_err(|e| format!("{GIVEN}…: {e}"))?;
@@ -72,6 +88,9 @@ impl Data {
     pub fn slices(&self, at: u64, len: u32) -> Vec<Slice> {
         let bytes = match self {
             Data::Seed(seed) => return vec![contents(*seed, at, len)],
+            Data::Zeroes => {
+                return vec![Slice::zero(len)].into_iter().filter(|_| len > 0).collect();
+            }
             Data::Given(bytes) => bytes.get(..len as usize).unwrap_or(bytes),
         };
         let first = ((PAGE - at % PAGE) as usize).min(bytes.len());
@@ -127,6 +146,7 @@ impl fmt::Display for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Data::Seed(seed) => write!(f, "{seed}"),
+            Data::Zeroes => f.write_str(ZEROES),
             Data::Given(bytes) if f.alternate() => match std::str::from_utf8(bytes) {
                 Ok(text) if text.len() <= 40 => write!(f, "{text:?}"),
                 _ => f.write_str("…"),
@@ -140,6 +160,7 @@ impl fmt::Debug for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Data::Seed(seed) => write!(f, "{seed}"),
+            Data::Zeroes => f.write_str(ZEROES),
             Data::Given(bytes) => write!(f, "{} bytes", bytes.len()),
         }
     }
@@ -167,6 +188,8 @@ mod tests {
         let data = Data::given(b"two\nlines");
         assert_eq!(Data::parse(&data.to_string(), 9), Ok(data.clone()));
         assert_eq!(Data::parse("7", 9), Ok(Data::Seed(7)));
+        assert_eq!(Data::written(&[0; 9]).to_string(), "zeroes");
+        assert_eq!(Data::parse("zeroes", 9).map(|d| d.bytes(9)), Ok(vec![0; 9]));
         for (word, len) in [(data.to_string().as_str(), 8), ("base64:%", 1), ("x", 1)] {
             assert!(Data::parse(word, len).is_err(), "{word}");
         }

@@ -174,7 +174,7 @@ impl Program {
     pub fn is_recorded(&self) -> bool {
         self.calls().any(|call| match call {
             Call::Ack(_) => true,
-            Call::Pwrite { data, .. } => matches!(data, Data::Given(_)),
+            Call::Pwrite { data, .. } => !matches!(data, Data::Seed(_)),
             _ => false,
         })
     }

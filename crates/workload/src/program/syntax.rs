@@ -17,7 +17,7 @@ const fn line(form: &'static str, example: &'static str, what: &'static str) -> 
 
 /// All kinds. A descriptor FD is a number from 0 to 65535; a path begins in the root directory,
 /// which is `.`, and has white space as octal escapes (`\\040`). SEED selects the contents of a
-/// write, which can be `base64:DATA` instead.
+/// write, which can be `base64:DATA` or `zeroes` instead.
 pub const SYNTAX: &[Syntax] = &[
     line(
         "open FD PATH FLAGS",

@@ -120,6 +120,12 @@ impl Program {
         has_threads(&self.0)
     }
 
+    /// Does it make the device fail, slow, or tear?
+    pub fn has_faults(&self) -> bool {
+        let is_fault = |s: &Step| matches!(s, Step::Fail(_) | Step::Slow(_) | Step::Tear(_));
+        self.0.iter().any(is_fault)
+    }
+
     /// Do its calls begin in the order of the lines? So they do without threads.
     pub fn is_in_order(&self) -> bool {
         !self.has_threads() || self.0.first() == Some(&Step::InOrder)

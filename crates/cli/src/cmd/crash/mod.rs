@@ -45,12 +45,27 @@ const NOT_AGAINST: [&str; 10] = [
     "checker",
 ];
 
+/// What is of one file system alone.
+const NOT_OF_SEVERAL: [&str; 10] = [
+    "mutate",
+    "bug",
+    "state",
+    "against",
+    "against_device",
+    "against_space",
+    "minimise",
+    "reproducer",
+    "state_file",
+    "accept",
+];
+
 /// Arguments.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:\n\
     \x20 writepath crash seq-1\n\
     \x20 writepath crash app.fio --require names+replace --budget 5m\n\
     \x20 writepath crash --check ./check.sh -- ./my-program\n\
+    \x20 writepath crash run.txt --fs ext4,era=3.4 --fs f2fs --fs btrfs --device ssd-128\n\
     \x20 writepath crash wild --count 1000 --state-file crash.state\n\
     \x20 writepath crash --bug A3")]
 pub struct Args {
@@ -83,22 +98,25 @@ pub struct Args {
     /// What was recorded.
     #[arg(skip)]
     recorded: Option<Program>,
-    /// File system and options: ext4,data=journal
+    /// File system and options (repeatable)
     ///
     /// The option `era` is the kernel version whose rules the file system follows. Without it that
     /// is the default of `writepath list fs` (ext4: 4.6). That verb lists all options, `writepath
     /// list eras` the rules of each version.
-    #[arg(long, default_value = "ext4,era=6.18")]
+    ///
+    /// With several, one line for each: crash states and broken rules, and of one program also sync
+    /// latency, FLUSHes and bytes written.
+    #[arg(long = "fs", value_name = "FS", default_value = "ext4,era=6.18")]
+    file_systems: Vec<String>,
+    /// That which is explored.
+    #[arg(skip)]
     fs: String,
     /// Repeat in each validated kernel version and equivalent mount mode
     ///
     /// Runs the same programs with each kernel version that was validated against a real kernel,
     /// and with each mount option that makes the same promises; prints one line for each. They
     /// replace `era` and the mount mode in --fs.
-    #[arg(long, conflicts_with_all = [
-        "mutate", "bug", "state", "against", "against_device", "against_space", "minimise",
-        "reproducer", "state_file", "accept", "budget",
-    ])]
+    #[arg(long, conflicts_with_all = NOT_OF_SEVERAL)]
     #[arg(help_heading = "Other modes")]
     every_mode: bool,
     /// Device preset and parameters; join several by +
@@ -528,8 +546,34 @@ fn budget(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// What was asked for that several file systems cannot have together.
+fn not_of_several(a: &Args) -> Option<&'static str> {
+    if a.file_systems.len() < 2 {
+        return None;
+    }
+    let against = a.against.is_some() || a.against_device.is_some() || a.against_space.is_some();
+    let asked = [
+        ("--mutate", a.mutate.is_some()),
+        ("--bug", a.bug.is_some()),
+        ("--state", a.state.is_some()),
+        ("--against", against),
+        ("--minimise", a.minimise.is_some()),
+        ("--reproducer", a.reproducer.is_some()),
+        ("--state-file", a.state_file.is_some()),
+        ("--accept", a.accept.is_some()),
+        ("a folder of programs", Path::new(&a.programs).is_dir() && a.command.is_empty()),
+    ];
+    asked.into_iter().find_map(|(what, is_asked)| is_asked.then_some(what))
+}
+
 /// Runs the verb. Exit 1 if a rule is broken.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
+    let of_first = Args { fs: a.file_systems.first().cloned().unwrap_or_default(), ..a.clone() };
+    let a = &of_first;
+    if let Some(what) = not_of_several(a) {
+        let help = "name one --fs, or leave it out";
+        return out.fail(Exit::Usage, "fs", &format!("{what} is of one file system"), help);
+    }
     if let Some(sites) = &a.mutate {
         let how = |limit| (a.witnesses.as_deref(), a.search, limit);
         return match limit(a, out) {
@@ -561,7 +605,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             Err(exit) => return exit,
         },
     };
-    if a.every_mode {
+    if a.every_mode || a.file_systems.len() > 1 {
         return modes::run(a, out);
     }
     let campaign = match campaign(a) {

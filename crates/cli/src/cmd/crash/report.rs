@@ -121,7 +121,7 @@ fn numbers(t: &Totals) -> Vec<(&'static str, &'static str, u64)> {
 }
 
 /// What was explored, also of a part that was stopped.
-fn explored(f: &Findings) -> Totals {
+pub(super) fn explored(f: &Findings) -> Totals {
     let mut all = f.totals;
     if let Some(part) = &f.unfinished {
         all.add(&part.totals);
@@ -202,7 +202,7 @@ fn place(a: &Args, c: &Campaign, f: &FailedCall) -> String {
 }
 
 /// Calls that failed. Of generated programs only how many: they try what may fail.
-fn calls(a: &Args, c: &Campaign, f: &Findings) -> String {
+pub(super) fn calls(a: &Args, c: &Campaign, f: &Findings) -> String {
     let all = all_calls(f);
     let mut t = String::new();
     let line = "a string takes it";
