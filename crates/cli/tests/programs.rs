@@ -487,3 +487,30 @@ fn a_full_file_system_is_enospc_for_the_program() {
         assert!(said(&done).contains("No space left"), "{fs}: {}", said(&done));
     }
 }
+
+#[test]
+fn an_exploration_of_a_program_goes_on_with_its_recording() {
+    let check = "programs::an_exploration_of_a_program_goes_on_with_its_recording";
+    if !can_mount(check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    // Another recording each time.
+    let script = "date +%N > a; sync a; date +%N > b; sync b";
+    let command = ["sh", "-c", script];
+    let needs = crash(dir.path(), &["--state-file", "s"], &command);
+    assert_eq!(needs.status.code(), Some(2), "{}", said(&needs));
+    assert!(said(&needs).contains("add --record"), "{}", said(&needs));
+    let args = ["--json", "--record", "r.txt", "--state-file", "s"];
+    let first = crash(dir.path(), &args, &command);
+    assert_eq!(first.status.code(), Some(0), "{}", said(&first));
+    let recorded = fs::read(dir.path().join("r.txt")).expect("a recording");
+    let again = crash(dir.path(), &args, &command);
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again));
+    assert!(said(&again).contains("not run again"), "{}", said(&again));
+    assert_eq!(fs::read(dir.path().join("r.txt")).expect("a recording"), recorded);
+    assert_eq!(document(&first).0["totals"], document(&again).0["totals"]);
+    fs::remove_file(dir.path().join("r.txt")).expect("removed");
+    let gone = crash(dir.path(), &args, &command);
+    assert_eq!(gone.status.code(), Some(2), "{}", said(&gone));
+}

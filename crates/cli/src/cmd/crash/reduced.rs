@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_crash::Rule;
-use wp_lab::crash::bugs::{Bug, affected};
+use wp_lab::crash::bugs::{Bug, Cause, affected, cause as cause_of};
 use wp_lab::crash::{
-    Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Watch, line as command_line,
+    Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Source, Watch, line as command_line,
     minimise, play, resume, write_reproducer,
 };
 use wp_workload::program::Step;
@@ -22,6 +22,8 @@ use crate::output::{Exit, Out};
 use crate::progress::Progress;
 
 const LINE: &str = "a string takes it";
+/// How long known bugs are tried for, with the minimising before.
+const CAUSE: Duration = Duration::from_secs(60);
 /// What is small: calls, lost units, seconds (`crash.md`, section 7.6).
 const GOAL: (usize, usize, f64) = (5, 3, 30.0);
 
@@ -31,6 +33,8 @@ pub(super) struct Reduced {
     /// Calls of the program that it comes from.
     calls: usize,
     minimal: Option<Minimal>,
+    /// The known bugs that it comes from.
+    cause: Option<Cause>,
     seconds: f64,
     reproducer: Option<PathBuf>,
 }
@@ -39,7 +43,7 @@ impl Reduced {
     fn of(
         c: &Campaign,
         found: &Found,
-        go_on: &dyn Fn() -> bool,
+        go_on: &(dyn Fn() -> bool + Sync),
         out: &Out,
     ) -> Result<Reduced, ExitCode> {
         #[expect(clippy::disallowed_methods, reason = "how long it took is of the host")]
@@ -54,7 +58,10 @@ impl Reduced {
         let program = c.source.program(found.program);
         let calls = program.0.iter().filter(|s| matches!(s, Step::Call(..))).count();
         let seconds = start.elapsed().as_secs_f64();
-        Ok(Reduced { first: found.clone(), calls, minimal, seconds, reproducer: None })
+        let in_time = || go_on() && start.elapsed() < CAUSE;
+        let cause = minimal.as_ref().filter(|_| !matches!(c.source, Source::Lives(_)));
+        let cause = cause.and_then(|m| cause_of(c, &m.program, found.violation.rule, &in_time));
+        Ok(Reduced { first: found.clone(), calls, minimal, cause, seconds, reproducer: None })
     }
 
     fn replay(&self, c: &Campaign) -> String {
@@ -97,6 +104,14 @@ impl Reduced {
         }
         writeln!(t, "  {}", report::violation(&m.found.violation)).expect(LINE);
         writeln!(t, "  {}", self.replay(c)).expect(LINE);
+        if let Some(Cause { bugs, options }) = &self.cause {
+            let ids: Vec<&str> = bugs.iter().map(|b| b.id).collect();
+            let is_one = if ids.len() == 1 { "known bug" } else { "known bugs, all of them" };
+            writeln!(t, "  {is_one}: {} (not with {options})", ids.join(", ")).expect(LINE);
+            for bug in bugs {
+                writeln!(t, "    {}: {}; crash --bug {0}", bug.id, bug.what).expect(LINE);
+            }
+        }
         if let Some(dir) = &self.reproducer {
             writeln!(t, "  {}: see README.md there", dir.shown()).expect(LINE);
         }
@@ -118,6 +133,10 @@ impl Reduced {
         doc["lost"] = json!(m.found.lost);
         doc["finished"] = json!(m.finished);
         doc["replay"] = json!(self.replay(c));
+        doc["known_bugs"] = json!(self.cause.as_ref().map(|cause| json!({
+            "ids": cause.bugs.iter().map(|b| b.id).collect::<Vec<_>>(),
+            "fixed_by": cause.options,
+        })));
         doc
     }
 
@@ -158,7 +177,7 @@ pub(super) fn all(
     c: &Campaign,
     found: &[Found],
     wanted: usize,
-    go_on: &dyn Fn() -> bool,
+    go_on: &(dyn Fn() -> bool + Sync),
     out: &Out,
 ) -> Result<Vec<Reduced>, ExitCode> {
     let mut least = Vec::new();

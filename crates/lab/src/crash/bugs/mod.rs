@@ -1,6 +1,7 @@
 //! Known bugs as acceptance tests: generated programs find each bug where it is, and do not find it
 //! where it was fixed.
 
+mod cause;
 mod table;
 mod versions;
 
@@ -20,6 +21,7 @@ use crate::crash::wild::Extras;
 use crate::machine::MachineError;
 use crate::spec::file_system;
 
+pub use cause::{Cause, cause};
 pub use table::ZONES;
 pub(in crate::crash) use table::mends;
 
