@@ -24,6 +24,7 @@ const fn mend(fs: &'static str, id: &'static str, options: &'static str) -> Mend
 /// Bugs that have options of their own. What a version has not yet fixed is in the table of
 /// `crash --bug`.
 const MENDS: &[Mend] = &[
+    mend("ext4", "A6", "nobarrier=0"),
     mend("ext4", "N7", "discard_committed"),
     mend("ext4", "N9", "extent_max_zeroout_kb=0"),
     mend("f2fs", "R1", "wait_first_node"),
@@ -156,4 +157,45 @@ pub fn cause(
     });
     let options = said.collect::<Vec<_>>().join(",");
     Some(Cause { bugs: kept.iter().map(|(bug, _)| *bug).collect(), options })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::Bench;
+    use crate::crash::campaign::Space;
+    use crate::spec::file_system;
+
+    fn setting(fs: &str) -> Campaign {
+        let (entry, options) = file_system(fs).expect("a file system");
+        let bench = Bench::of(entry, options).expect("a machine");
+        Campaign::new(bench, Source::Text(Program::default()), (0, 1))
+    }
+
+    #[test]
+    fn every_mend_is_of_a_bug_and_an_option() {
+        for mend in MENDS {
+            assert!(find(mend.id).is_some(), "{} is not in `crash --bug`", mend.id);
+            let c = setting(mend.fs);
+            assert!(with(&c, &[mend.options]).is_some(), "{}: {}", mend.id, mend.options);
+        }
+    }
+
+    #[test]
+    fn a_failure_comes_from_the_bug_without_which_it_is_gone() {
+        let of = |fs: &str, space: Space, text: &str| {
+            let mut c = setting(fs);
+            c.space = space;
+            let program = Program::parse(text).expect("a program");
+            cause(&c, &program, Rule::LostSync, &|| true)
+                .map(|cause| cause.bugs.iter().map(|b| b.id).collect::<Vec<_>>())
+        };
+        let file = "open 0 a rw,creat\nfsync 0\n";
+        assert_eq!(of("f2fs", Space::HONEST, file), Some(vec!["R1"]));
+        let bits = "open 0 a rw,creat\npwrite 0 4096 0 1\nfsync 0\nchmod a 0600\nfsync 0\n";
+        assert_eq!(of("nilfs2", Space::HONEST, bits), Some(vec!["N28"]));
+        // A drive that lies is no bug of the file system.
+        let lying = Space::named("lying-flush", None).expect("a space");
+        assert_eq!(of("ext4,era=6.18", lying, file), None);
+    }
 }
