@@ -102,8 +102,7 @@ impl Judge<'_> {
         if let Some(objects) = self.ledger.by_ino.get(&file.ino) {
             return objects.clone();
         }
-        let mut found: Vec<Object> =
-            self.ledger.names.iter().filter_map(|n| n.get(&file.path)).copied().collect();
+        let mut found: Vec<Object> = self.ledger.had(&file.path, (0, u32::MAX)).collect();
         found.dedup();
         found
     }
@@ -209,9 +208,8 @@ impl Judge<'_> {
     fn links(&self, out: &mut Vec<Violation>) {
         for file in self.outcome.files.iter().filter(|f| f.kind == FileType::Symlink) {
             // Links are made by path, so their inodes are not known.
-            let names = self.ledger.names.iter().take(self.begun as usize + 1);
-            let lives =
-                names.filter_map(|n| Some(&self.ledger.files[*n.get(&file.path)? as usize]));
+            let objects = self.ledger.had(&file.path, (0, self.begun));
+            let lives = objects.map(|o| &self.ledger.files[o as usize]);
             let mut targets = lives.filter_map(|l| l.target.as_ref()).peekable();
             let first = targets.peek().map_or("no symbolic link", |t| t).to_owned();
             if !targets.any(|t| Some(t) == file.target.as_ref()) {
@@ -234,8 +232,7 @@ impl Judge<'_> {
                 continue;
             }
             let mut objects = self.candidates(file);
-            let names = self.ledger.names.iter().take(self.begun as usize + 1);
-            objects.extend(names.filter_map(|n| n.get(&file.path)));
+            objects.extend(self.ledger.had(&file.path, (0, self.begun)));
             let lives = || objects.iter().map(|o| &self.ledger.files[*o as usize]);
             let was_set = |(name, value): &&(String, Vec<u8>)| {
                 let versions = lives().filter_map(|l| l.xattrs.get(name)).flatten();
@@ -258,8 +255,7 @@ impl Judge<'_> {
     fn stats(&self, out: &mut Vec<Violation>) {
         for (file, stat) in self.outcome.files.iter().filter_map(|f| Some((f, f.stat?))) {
             let mut objects = self.candidates(file);
-            let names = self.ledger.names.iter().take(self.begun as usize + 1);
-            objects.extend(names.filter_map(|n| n.get(&file.path)));
+            objects.extend(self.ledger.had(&file.path, (0, self.begun)));
             let lives: Vec<&FileLife> = objects
                 .iter()
                 .map(|o| &self.ledger.files[*o as usize])
@@ -397,13 +393,7 @@ impl Judge<'_> {
     /// The survivor that is `object`, if it is there.
     pub(crate) fn find(&self, object: Object) -> Option<&Survivor> {
         let life = &self.ledger.files[object as usize];
-        let at_some_time = |path: &str| {
-            self.ledger
-                .names
-                .iter()
-                .take(self.begun as usize + 1)
-                .any(|n| n.get(path) == Some(&object))
-        };
+        let at_some_time = |path: &str| self.ledger.had(path, (0, self.begun)).any(|o| o == object);
         self.outcome.files.iter().map(|f| &**f).find(|f| {
             f.kind == life.kind && life.ino.is_none_or(|i| i == f.ino) && at_some_time(&f.path)
         })

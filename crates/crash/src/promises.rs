@@ -241,14 +241,14 @@ impl Judge<'_> {
     /// Has the object had some name or other since version `covers`? Then a rename that is half
     /// done may not take it away.
     fn was_never_nameless(&self, object: Object, covers: u32) -> bool {
-        let since = &self.ledger.names[covers as usize..=self.begun as usize];
-        since.iter().all(|n| paths(n, object).next().is_some())
+        // The last one first: of most that are gone that is the end of it.
+        let mut since = self.ledger.names[covers as usize..=self.begun as usize].iter().rev();
+        since.all(|n| paths(n, object).next().is_some())
     }
 
     /// Has the object not had this name since version `covers`, nor has any other?
     fn had_no_name(&self, path: &str, covers: u32, object: Object) -> bool {
-        let since = &self.ledger.names[covers as usize..=self.begun as usize];
-        !since.iter().any(|n| n.get(path) == Some(&object))
+        !self.ledger.had(path, (covers, self.begun)).any(|o| o == object)
     }
 
     /// Space behind the end that was asked for by version `covers`, never given back, and is not
@@ -364,8 +364,7 @@ impl Judge<'_> {
 
     /// Did any operation after version `covers`, called by then, take the name from the object?
     fn changed(&self, path: &str, covers: u32, object: Object) -> bool {
-        let later = &self.ledger.names[covers as usize..=self.begun as usize];
-        later.iter().any(|n| n.get(path) != Some(&object))
+        self.ledger.has_left(path, (covers, self.begun), object)
     }
 
     /// The names of a directory (`None`: of all) are those of version `covers` or later ones.
@@ -396,8 +395,7 @@ impl Judge<'_> {
             }
         }
         for file in self.outcome.files.iter().filter(|f| within(&f.path)) {
-            let later = &self.ledger.names[covers as usize..=self.begun as usize];
-            if !later.iter().any(|n| n.contains_key(&file.path)) {
+            if self.ledger.had(&file.path, (covers, self.begun)).next().is_none() {
                 out.push(Violation {
                     rule,
                     path: file.path.clone(),

@@ -4,6 +4,7 @@
 //! version 0, operation `n` makes version `n + 1`. Of operations that overlapped, in threads, one
 //! ledger has one order; it knows the others ([`overlap`]).
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -19,6 +20,7 @@ mod checkpoints;
 mod contents;
 mod did;
 mod life;
+mod named;
 mod overlap;
 mod subvolumes;
 
@@ -119,6 +121,8 @@ pub struct Ledger {
     pub(crate) files: Vec<FileLife>,
     /// The tree after each version.
     pub(crate) names: Vec<Rc<Names>>,
+    /// The same by name; made when somebody asks.
+    by_name: OnceCell<named::ByName>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) replacements: Vec<Replacement>,
     pub(crate) checkpoints: Checkpoints,
@@ -260,6 +264,7 @@ impl Ledger {
             block: u64::from(block),
             files: vec![root],
             names: vec![Rc::new(Names::new())],
+            by_name: OnceCell::new(),
             promises: Vec::new(),
             replacements: Vec::new(),
             checkpoints: Checkpoints::default(),
