@@ -96,7 +96,10 @@ pub fn serve(
         match requests.next(patience) {
             Ok(Some(job)) => {
                 let name = name(job.pid);
-                live.set_task(&name);
+                // The kernel itself lets go of files: that is no process' call.
+                if job.pid != 0 {
+                    live.set_task(&name);
+                }
                 let work = (job.begin)(live.clone());
                 match pace {
                     Pace::Free => rt.block_on(&name, work)?,
