@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_writepath");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_writepath");
 
 /// May this process mount FUSE file systems? If not, the check is skipped by its name.
 pub(crate) fn can_mount(check: &str) -> bool {
@@ -21,7 +21,7 @@ pub(crate) fn can_mount(check: &str) -> bool {
     false
 }
 
-fn has(program: &str, check: &str) -> bool {
+pub(crate) fn has(program: &str, check: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     if found.is_ok_and(|o| o.status.success()) {
         return true;
@@ -30,25 +30,25 @@ fn has(program: &str, check: &str) -> bool {
     false
 }
 
-fn app(path: &str) -> String {
+pub(crate) fn app(path: &str) -> String {
     wp_lab::testing::repository("apps").join(path).to_str().expect("a path").to_owned()
 }
 
-fn crash(dir: &Path, args: &[&str], command: &[&str]) -> Output {
+pub(crate) fn crash(dir: &Path, args: &[&str], command: &[&str]) -> Output {
     let mut program = Command::new(BINARY);
     program.arg("crash").args(args).arg("--").args(command).current_dir(dir);
     program.stdin(Stdio::null()).output().expect("run")
 }
 
 /// The last line of `crash --json`, and all of them.
-fn document(output: &Output) -> (Value, Vec<Value>) {
+pub(crate) fn document(output: &Output) -> (Value, Vec<Value>) {
     let text = String::from_utf8_lossy(&output.stdout);
     let all: Vec<Value> =
         text.lines().map(|l| serde_json::from_str(l).expect("an object a line")).collect();
     (all.last().cloned().expect("a line"), all)
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -128,60 +128,6 @@ fn a_program_that_does_nothing_or_is_not_there_is_an_error() {
     assert!(said(&missing).contains("no-such-program"), "{}", said(&missing));
 }
 
-/// SQLite's own documentation says which of its settings keep what; so must the states.
-#[test]
-fn sqlite_keeps_what_its_settings_promise_and_loses_the_rest() {
-    let check = "programs::sqlite_keeps_what_its_settings_promise_and_loses_the_rest";
-    if !can_mount(check) || !has("python3", check) {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let go = |settings: &str, may_lose: &str| {
-        let checker = format!("{} {may_lose}", app("sqlite/check"));
-        let run = app("sqlite/run");
-        let words: Vec<&str> = settings.split(' ').collect();
-        let command: Vec<&str> = [run.as_str()].into_iter().chain(words).collect();
-        let args = ["--json", "--minimise", "0", "--checker", &checker];
-        let (last, _) = document(&crash(dir.path(), &args, &command));
-        let checked = last["check_cmd"]["runs"].as_u64().expect("a number");
-        assert!(checked >= 3, "{settings}: {last}");
-        last["broken"]["O8-application"].as_u64().unwrap_or(0)
-    };
-    // Every transaction that was acknowledged is there.
-    for settings in ["delete extra 5", "truncate full 5", "wal full 5"] {
-        assert_eq!(go(settings, ""), 0, "{settings}");
-    }
-    // The removal of the journal is not durable, so that the last one may be rolled back.
-    assert!(go("delete full 5", "") > 0);
-    assert_eq!(go("delete full 5", "lost"), 0);
-    assert!(go("wal normal 5", "") > 0);
-    assert_eq!(go("wal normal 5", "lost"), 0);
-    // The database is damaged.
-    assert!(go("wal off 20", "lost") > 0);
-}
-
-#[test]
-fn lmdb_is_safe_and_is_not_without_its_syncs() {
-    let check = "programs::lmdb_is_safe_and_is_not_without_its_syncs";
-    if !can_mount(check) || !has("python3", check) {
-        return;
-    }
-    let probe = "import ctypes.util,sys; sys.exit(ctypes.util.find_library('lmdb') is None)";
-    let found = Command::new("python3").args(["-c", probe]).status();
-    if !found.is_ok_and(|s| s.success()) {
-        return wp_lab::testing::skipped(check, "needs liblmdb (Debian: liblmdb0)");
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let go = |flags: &str, may_lose: &str| {
-        let checker = format!("{} {may_lose}", app("lmdb/check"));
-        let args = ["--json", "--minimise", "0", "--checker", &checker];
-        let (last, _) = document(&crash(dir.path(), &args, &[&app("lmdb/run"), flags, "8"]));
-        last["broken"]["O8-application"].as_u64().unwrap_or(0)
-    };
-    assert_eq!(go("safe", ""), 0);
-    assert!(go("nosync", "") > 0);
-}
-
 /// A check that stays up sees trees one after the other; what it changes in one is not in the next.
 #[test]
 fn a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees() {
@@ -192,10 +138,11 @@ fn a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees() {
     let dir = tempfile::tempdir().expect("a directory");
     let program = "open 0 a rw,creat\npwrite 0 5000 0 1\nfsync 0\nmkdir d\nopen 1 d/b rw,creat\n\
         pwrite 1 3 0 base64:YWJj\nfsync 1\nlink a c\nack 1\nrename d/b a\nsymlink a l\n\
-        ftruncate 1 1\nfsync 1\nack 2\nunlink c\nsync\nack 3\n";
+        ftruncate 1 1\nfsync 1\nack 2\nunlink c\nmkdir e\n\
+        chmod e 0700\nopen 2 e/f rw,creat,excl,mode=0640\nchown e/f 12 34\nsync\nack 3\n";
     fs::write(dir.path().join("p.txt"), program).expect("written");
     // One line for each tree: names, kinds, lengths, links, contents, and what was acknowledged.
-    let look = "import os,sys,hashlib\n\
+    let look = "import os,sys,hashlib,mmap\n\
         def see(tree, acked):\n\
         \x20   out = [open(acked).read().split()]\n\
         \x20   for root, dirs, files in sorted(os.walk(tree)):\n\
@@ -206,14 +153,17 @@ fn a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees() {
         \x20           if not what and not os.path.isdir(p):\n\
         \x20               what = hashlib.md5(open(p,'rb').read()).hexdigest()\n\
         \x20               what = (s.st_size, s.st_nlink, what)\n\
-        \x20           out.append((os.path.relpath(p, tree), oct(s.st_mode), what))\n\
+        \x20           out.append((os.path.relpath(p, tree), oct(s.st_mode), s.st_uid, what))\n\
         \x20   return repr(out)\n\
         log = open(sys.argv[1], 'a')\n\
         def spoil(tree):\n\
         \x20   for root, dirs, files in os.walk(tree):\n\
         \x20       for f in files:\n\
         \x20           p = os.path.join(root, f)\n\
-        \x20           if not os.path.islink(p): open(p, 'r+b').write(b'spoiled')\n\
+        \x20           if os.path.islink(p): continue\n\
+        \x20           if os.path.getsize(p) < 4096: open(p, 'r+b').write(b'spoiled')\n\
+        \x20           else:\n\
+        \x20               with open(p, 'r+b') as file: mmap.mmap(file.fileno(), 0)[4000] = 7\n\
         \x20   open(os.path.join(tree, 'more'), 'w').write('x')\n\
         \x20   os.makedirs(os.path.join(tree, 'd', 'e'), exist_ok=True)\n\
         \x20   if os.path.exists(os.path.join(tree, 'a')): os.unlink(os.path.join(tree, 'a'))\n\
@@ -227,9 +177,12 @@ fn a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees() {
         \x20   print('ok', flush=True)\n";
     fs::write(dir.path().join("look.py"), look).expect("written");
     let here = dir.path().display();
-    let seen = |option: &str, more: &str, log: &str| {
+    // Stores through a mapping change no time of a file on tmpfs.
+    let dirs = [dir.path(), Path::new("/dev/shm")];
+    let seen = |option: &str, more: &str, log: &str, at: &Path| {
         let command = format!("python3 {here}/look.py {here}/{log} {more}");
-        let args = ["crash", "p.txt", "--workers", "1", option, command.trim()];
+        let at = at.to_str().expect("a path");
+        let args = ["crash", "p.txt", "--workers", "1", "--check-dir", at, option, command.trim()];
         let done = Command::new(BINARY).args(args).current_dir(dir.path()).output().expect("run");
         assert_eq!(done.status.code(), Some(0), "{}", said(&done));
         let mut lines: Vec<String> = fs::read_to_string(dir.path().join(log))
@@ -240,9 +193,16 @@ fn a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees() {
         lines.sort();
         lines
     };
-    let (each, stays) = (seen("--check", "once", "each"), seen("--checker", "", "stays"));
+    let each = seen("--check", "once", "each", dir.path());
     assert!(each.len() >= 6, "{each:?}");
-    assert_eq!(each, stays);
+    for (n, at) in dirs.iter().filter(|at| at.is_dir()).enumerate() {
+        assert_eq!(each, seen("--checker", "", &format!("stays{n}"), at), "{at:?}");
+    }
+    // Modes are those of the file system, and owners too where this process may give files away.
+    let last = each.iter().find(|l| l.contains("'e/f'")).expect("a tree with all files");
+    assert!(last.contains("('e', '0o40700', "), "{last}");
+    let owner = if rustix::process::geteuid().is_root() { "12" } else { "" };
+    assert!(last.contains(&format!("('e/f', '0o100640', {owner}")), "{last}");
     // Answers that are none, and checkers that end, are told.
     for (answer, code, what) in [
         ("while read l; do echo maybe; done", 74, "neither `ok` nor `bad REASON`"),

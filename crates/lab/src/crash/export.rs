@@ -6,22 +6,21 @@
 //!                it holds something new.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Timespec, Timestamps, futimens};
+use rustix::fs::{
+    AtFlags, CWD, StatVfsMountFlags, Timespec, Timestamps, statfs, statvfs, utimensat,
+};
+use rustix::process::{getegid, geteuid};
 use wp_base::FsError;
 use wp_crash::{Outcome, Survivor};
 use wp_medium::{Overlay, View as _};
 use wp_vfs::{FileType, SurveyedFile};
 
 use super::story::Cut;
-
-/// When all files were written, for those who look: 2000-01-01. The clock of a file system can
-/// stand still for milliseconds, in which a check changes what was just laid out.
-const LAID: Timespec = Timespec { tv_sec: 946_684_800, tv_nsec: 0 };
 
 /// Bytes of contents that are remembered.
 const REMEMBERED: usize = 256 << 20;
@@ -37,16 +36,20 @@ struct Wanted {
     blocks: Vec<(u64, u128)>,
     tail: Option<Vec<u8>>,
     mode: Option<u32>,
+    /// User and group, where this process may give files away.
+    owner: Option<(u32, u32)>,
 }
 
-/// What a file of the host was when it was laid out; whoever writes to it changes its `mtime`. Its
-/// `ctime` changes more often: SQLite, as root, gives a log to its owner whenever it opens it.
+/// What a file of the host was when it was laid out. Whoever changes it changes `mtime`, which is
+/// long past, even within the tick of the clock (4 ms). `ctime` changes more often: SQLite, as root,
+/// gives a log to its owner whenever it opens it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     ino: u64,
     size: u64,
     mtime: (i64, i64),
-    /// Owner, group, permissions.
+    atime: (i64, i64),
+    /// Owner, group, kind and permissions.
     access: (u32, u32, u32),
 }
 
@@ -56,8 +59,49 @@ impl Stamp {
             ino: m.ino(),
             size: m.size(),
             mtime: (m.mtime(), m.mtime_nsec()),
+            atime: (m.atime(), m.atime_nsec()),
             access: (m.uid(), m.gid(), m.mode()),
         }
+    }
+}
+
+/// When files of a tree were read and written last, seconds: long ago, so that the host notes both
+/// also with `relatime`.
+const LONG_AGO: i64 = 1_000_000_000;
+
+/// Gives a new file its times, and says what it is from now on.
+fn stamp(at: &Path, kind: FileType) -> io::Result<Stamp> {
+    if kind == FileType::File {
+        let then = Timespec { tv_sec: LONG_AGO, tv_nsec: 0 };
+        let times = Timestamps { last_access: then, last_modification: then };
+        utimensat(CWD, at, &times, AtFlags::empty())?;
+    }
+    Ok(Stamp::of(&fs::symlink_metadata(at)?))
+}
+
+/// How the files of a directory show that they were changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shows {
+    /// By their times.
+    Always,
+    /// Stores through a mapping change no time (tmpfs), and only what was read or mapped has
+    /// another `atime`.
+    Read,
+    /// Not even that: mounted with `noatime`.
+    Nothing,
+}
+
+impl Shows {
+    fn of(dir: &Path) -> io::Result<Shows> {
+        // Source: include/uapi/linux/magic.h.
+        const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+        let there = statfs(dir)?;
+        let mount = statvfs(dir)?;
+        Ok(match IN_MEMORY.contains(&(there.f_type as i64)) {
+            false => Shows::Always,
+            true if mount.f_flag.contains(StatVfsMountFlags::NOATIME) => Shows::Nothing,
+            true => Shows::Read,
+        })
     }
 }
 
@@ -65,6 +109,9 @@ impl Stamp {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
+    shows: Shows,
+    /// User and group of new files.
+    own: (u32, u32),
     laid: BTreeMap<String, (Wanted, Option<Stamp>)>,
     /// Contents of blocks by their identity.
     known: BTreeMap<u128, Box<[u8]>>,
@@ -108,7 +155,20 @@ impl Wanted {
             blocks: if is_file { f.blocks.clone() } else { Vec::new() },
             tail: f.tail.clone().filter(|_| is_file),
             mode: f.stat.map(|s| s.mode & 0o777),
+            owner: f.stat.map(|s| s.owner).filter(|_| geteuid().is_root()),
         }
+    }
+}
+
+impl Wanted {
+    /// Gives the file at `at` to its owner, if it has another one: that of the file `before` it
+    /// there, or `own` if it is new.
+    fn give(&self, at: &Path, (before, own): (Option<&Wanted>, (u32, u32))) -> io::Result<()> {
+        let Some(owner) = self.owner else { return Ok(()) };
+        if before.map_or(own, |b| b.owner.unwrap_or(own)) == owner {
+            return Ok(());
+        }
+        lchown(at, Some(owner.0), Some(owner.1))
     }
 }
 
@@ -116,7 +176,9 @@ impl Tree {
     /// An empty one in a new directory. Errors: the host's.
     pub fn new(root: PathBuf) -> io::Result<Tree> {
         fs::create_dir_all(&root)?;
-        Ok(Tree { root, laid: BTreeMap::new(), known: BTreeMap::new(), known_bytes: 0 })
+        let own = (geteuid().as_raw(), getegid().as_raw());
+        let shows = Shows::of(&root)?;
+        Ok(Tree { root, shows, own, laid: BTreeMap::new(), known: BTreeMap::new(), known_bytes: 0 })
     }
 
     /// Where it is.
@@ -130,7 +192,7 @@ impl Tree {
         let wanted = wanted(outcome);
         self.learn(&wanted, cut)?;
         let block = cut.played.ledger.block_bytes();
-        self.clear(&wanted)?;
+        self.clear(&wanted, block)?;
         for (path, want) in &wanted {
             let at = self.root.join(path);
             let before = self.laid.get(path);
@@ -142,16 +204,28 @@ impl Tree {
                     if before.is_none() {
                         fs::create_dir(&at)?;
                     }
+                    // Servers refuse a directory that others may read.
+                    if let Some(mode) = want.mode {
+                        fs::set_permissions(&at, Permissions::from_mode(mode | 0o700))?;
+                    }
+                    want.give(&at, (before.map(|(laid, _)| laid), self.own))?;
                 }
-                FileType::Symlink => symlink(want.target.as_deref().unwrap_or(""), &at)?,
+                FileType::Symlink => {
+                    symlink(want.target.as_deref().unwrap_or(""), &at)?;
+                    want.give(&at, (None, self.own))?;
+                }
                 _ => match &want.first {
                     Some(first) => fs::hard_link(self.root.join(first), &at)?,
-                    None => self.write(&at, before.map(|(laid, _)| laid), want, block)?,
+                    None => {
+                        let before = before.map(|(laid, _)| laid);
+                        self.write(&at, before, want, block)?;
+                        want.give(&at, (before, self.own))?;
+                    }
                 },
             }
             let stamp = match want.kind {
                 FileType::Dir => None,
-                _ => Some(Stamp::of(&fs::symlink_metadata(&at)?)),
+                kind => Some(stamp(&at, kind)?),
             };
             self.laid.insert(path.clone(), (want.clone(), stamp));
         }
@@ -187,7 +261,7 @@ impl Tree {
     }
 
     /// Removes what is not wanted, is another file now, or was changed.
-    fn clear(&mut self, wanted: &BTreeMap<String, Wanted>) -> io::Result<()> {
+    fn clear(&mut self, wanted: &BTreeMap<String, Wanted>, block: u64) -> io::Result<()> {
         let mut there = Vec::new();
         list(&self.root, "", &mut there)?;
         let mut gone = BTreeSet::new();
@@ -197,8 +271,11 @@ impl Tree {
             let is_same = match (laid, want) {
                 (Some((laid, stamp)), Some(want)) => {
                     let is_untouched = match stamp {
-                        Some(stamp) => *stamp == Stamp::of(m),
-                        None => m.is_dir(),
+                        Some(stamp) => self.is_untouched(path, (laid, *stamp), m, block)?,
+                        None => {
+                            let given = |mode| m.mode() & 0o777 == mode | 0o700;
+                            m.is_dir() && laid.mode.is_none_or(given)
+                        }
                     };
                     // Contents of a file that is nobody else's are changed in place.
                     let is_near = laid.kind == want.kind
@@ -245,6 +322,51 @@ impl Tree {
         Ok(())
     }
 
+    /// Is a file still what was laid there?
+    fn is_untouched(
+        &self,
+        path: &str,
+        (laid, stamp): (&Wanted, Stamp),
+        m: &Metadata,
+        block: u64,
+    ) -> io::Result<bool> {
+        let now = Stamp::of(m);
+        let is_read = now.atime != stamp.atime;
+        if now != (Stamp { atime: now.atime, ..stamp }) {
+            return Ok(false);
+        }
+        match self.shows {
+            _ if !m.is_file() => Ok(true),
+            Shows::Always => Ok(true),
+            Shows::Read if !is_read => Ok(true),
+            Shows::Read | Shows::Nothing => self.holds(path, laid, block),
+        }
+    }
+
+    /// Does a file hold what was laid there?
+    fn holds(&self, path: &str, laid: &Wanted, block: u64) -> io::Result<bool> {
+        let file = File::open(self.root.join(path))?;
+        let mut bytes = vec![0; block as usize];
+        let mut blocks = laid.blocks.iter().peekable();
+        for n in 0..laid.size / block {
+            file.read_exact_at(&mut bytes, n * block)?;
+            let is_same = match blocks.next_if(|(at, _)| *at == n) {
+                // What is remembered no more is written anew.
+                Some((_, id)) => self.known.get(id).is_some_and(|b| **b == *bytes),
+                None => bytes.iter().all(|b| *b == 0),
+            };
+            if !is_same {
+                return Ok(false);
+            }
+        }
+        let mut tail = vec![0; (laid.size % block) as usize];
+        file.read_exact_at(&mut tail, laid.size / block * block)?;
+        Ok(match &laid.tail {
+            Some(bytes) => *bytes == tail,
+            None => tail.iter().all(|b| *b == 0),
+        })
+    }
+
     /// Writes a file, of which `before` is there.
     fn write(
         &self,
@@ -257,7 +379,7 @@ impl Tree {
             Some(before) => {
                 let file = OpenOptions::new().write(true).open(at)?;
                 if let Some(mode) = want.mode.filter(|_| before.mode != want.mode) {
-                    file.set_permissions(fs::Permissions::from_mode(mode | 0o600))?;
+                    file.set_permissions(Permissions::from_mode(mode | 0o600))?;
                 }
                 file
             }
@@ -265,7 +387,7 @@ impl Tree {
                 let file = File::create_new(at)?;
                 if let Some(mode) = want.mode.filter(|mode| *mode != 0o644) {
                     // Its owner reads and writes it whatever it says.
-                    file.set_permissions(fs::Permissions::from_mode(mode | 0o600))?;
+                    file.set_permissions(Permissions::from_mode(mode | 0o600))?;
                 }
                 file
             }
@@ -297,8 +419,7 @@ impl Tree {
                 file.write_all_at(bytes, n * block)?;
             }
         }
-        let times = Timestamps { last_access: LAID, last_modification: LAID };
-        Ok(futimens(&file, &times)?)
+        Ok(())
     }
 }
 
