@@ -218,6 +218,8 @@ pub struct Explorer<'a> {
     pub known_failures: BTreeMap<usize, u64>,
     /// Frames of the last history that were explored in full.
     pub frames_done: usize,
+    /// The first frame that [`Explorer::explore`] looks at.
+    first: usize,
 }
 
 /// Numbers of operations called and returned before each position of a tape.
@@ -261,7 +263,13 @@ impl<'a> Explorer<'a> {
             places: BTreeMap::new(),
             known_failures: BTreeMap::new(),
             frames_done: 0,
+            first: 0,
         }
+    }
+
+    /// [`Explorer::explore`] leaves out the frames before this one of the next histories.
+    pub fn begin_at(&mut self, frame: usize) {
+        self.first = frame;
     }
 
     /// Says which histories will be explored, all of them: what is the same in all of their states
@@ -323,13 +331,14 @@ impl<'a> Explorer<'a> {
     ) -> bool {
         self.totals.programs += 1;
         let mut case = Case::new(tape, history, ledger);
-        for number in 0..history.frames.len() {
+        let first = self.first;
+        for number in first..history.frames.len() {
             self.frames_done = number;
             if !go_on(&self.totals) {
                 return false;
             }
             let frame = &history.frames[number];
-            if number > 0 && frame.new == 0 {
+            if number > first && frame.new == 0 {
                 // Whatever it can leave, an earlier one could.
                 continue;
             }
@@ -341,7 +350,10 @@ impl<'a> Explorer<'a> {
             self.enter(history, number);
             let (plan, seed) = (self.options.plan, self.options.seed);
             let mut walk = Walk::new(self, &mut case, number, go_on);
-            let visited = states::of_frame(history, number, &plan, seed, &mut walk);
+            let visited = match number == first {
+                true => states::of_instant(history, number, &plan, seed, &mut walk),
+                false => states::of_frame(history, number, &plan, seed, &mut walk),
+            };
             let (goes, thinned) = (walk.goes, walk.thinned);
             self.totals.cuts += 1;
             self.totals.raw += visited.states;

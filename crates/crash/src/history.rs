@@ -577,6 +577,12 @@ impl History {
         self.frames.get(gone).map_or(self.end, |f| f.pos)
     }
 
+    /// The first frame that ends behind this position on the tape; the last one if none does.
+    pub fn frame_after(&self, pos: usize) -> usize {
+        let last = self.frames.len().saturating_sub(1);
+        (0..last).find(|number| self.end_of(*number) > pos).unwrap_or(last)
+    }
+
     /// The position on the tape at which frame `number` ends.
     pub fn end_of(&self, number: usize) -> usize {
         self.frames.get(number + 1).map_or(self.end, |f| f.pos)

@@ -67,6 +67,8 @@ pub struct Plan {
     /// losses or single survivals. If it takes more to recover each that recovery can tell,
     /// evenly chosen ones are shown.
     pub pages: u64,
+    /// States of a frame at most, evenly chosen by the seed: for a check that takes long.
+    pub most: u64,
 }
 
 impl Plan {
@@ -77,7 +79,7 @@ impl Plan {
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { complete: 16, pairs: 64, samples: 64, pages: Plan::PAGES }
+        Plan { complete: 16, pairs: 64, samples: 64, pages: Plan::PAGES, most: u64::MAX }
     }
 }
 
@@ -147,6 +149,11 @@ pub fn of_frame(
 /// States of frame `number` that [`of_frame`] visits, at most: those that ordering rules out are
 /// among them.
 pub fn most_of_frame(history: &History, number: usize, plan: &Plan) -> u64 {
+    all_of_frame(history, number, plan).min(plan.most)
+}
+
+/// The same without [`Plan::most`].
+fn all_of_frame(history: &History, number: usize, plan: &Plan) -> u64 {
     let frame = &history.frames[number];
     let (n, added) = (frame.live.len() as u64, frame.new as u64);
     match (number, added) {
@@ -190,6 +197,17 @@ fn states(
     let frame = &history.frames[number];
     let n = frame.live.len();
     let mut out = Visited { states: 0, of_log2: n as u32, complete: true };
+    // Of a frame that is the first one explored, or is looked at alone, all states are new.
+    let of = match added {
+        Some(_) => all_of_frame(history, number, plan),
+        None if n <= plan.complete as usize => 1 << n,
+        None => u64::MAX,
+    };
+    if of > plan.most {
+        out.complete = false;
+        few(history, frame, added, (plan.most, seed ^ number as u64), &mut out.states, visitor);
+        return out;
+    }
     if n <= plan.complete as usize {
         every(history, frame, added, &mut out.states, visitor);
         return out;
@@ -299,6 +317,63 @@ fn some(
     }
     while let Some(k) = samples.next() {
         if !go(k, samples) {
+            return;
+        }
+    }
+}
+
+/// At most `most` states of a frame: everything kept, and single losses, prefixes and random choices
+/// in turn.
+fn few(
+    history: &History,
+    frame: &Frame,
+    added: Option<usize>,
+    (most, seed): (u64, u64),
+    count: &mut u64,
+    visitor: &mut dyn Visitor,
+) {
+    /// Choices for each state that is wanted: of some that are drawn another one is left by what
+    /// ordering allows.
+    const DRAWS: u64 = 8;
+    let n = frame.live.len();
+    let prefixes = history.prefixes(frame);
+    let mut samples = Samples {
+        rng: Rng::stream(seed, "crash states"),
+        left: u32::MAX,
+        fresh: n - added.unwrap_or(n)..n,
+        is_first: added.is_none(),
+    };
+    let mut rng = Rng::stream(seed, "few crash states");
+    let mut seen = BTreeSet::new();
+    for draw in 0..most.saturating_mul(DRAWS) {
+        let mut k = match draw {
+            0 => Kept::all(n),
+            _ if n == 0 => return,
+            _ => match draw % 3 {
+                1 => {
+                    let mut k = Kept::all(n);
+                    k.set(rng.below(n as u64) as usize, false);
+                    k
+                }
+                2 => {
+                    let mut k = Kept::none(n);
+                    (0..rng.below(n as u64) as usize).for_each(|i| k.set(i, true));
+                    k
+                }
+                _ => match samples.next() {
+                    Some(k) => k,
+                    None => return,
+                },
+            },
+        };
+        if frame.epochs {
+            fill_epochs(history, frame, &mut k);
+        }
+        prefixes.trim(&mut k);
+        let is_new = samples.is_wanted(&k)
+            && history.permits_with(frame, &prefixes, &k)
+            && seen.insert(k.clone());
+        if is_new && (!show(&k, None, count, visitor) || *count >= most) {
             return;
         }
     }

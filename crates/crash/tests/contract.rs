@@ -317,3 +317,49 @@ fn an_instant_may_leave_what_earlier_frames_had_too() {
         }
     }
 }
+
+#[test]
+fn a_limit_of_states_leaves_some_of_each_kind_and_all_of_few() {
+    let mut entries = Vec::new();
+    for id in 0..40 {
+        entries.push(submit(id, Op::Write, Flags::NONE, id, id + 1));
+        entries.push(Entry::Complete { id, ok: true });
+    }
+    let history = History::permitted(&tape(entries), &Contract::HONEST);
+    let last = history.frames.len() - 1;
+    let n = history.frames[last].live.len();
+    let states = |number: usize, most: u64, seed: u64, all: bool| {
+        let plan = Plan { most, ..Plan::default() };
+        let mut seen = Vec::new();
+        let mut each = |kept: &Kept| {
+            seen.push(kept.clone());
+            true
+        };
+        let visited = match all {
+            true => of_instant(&history, number, &plan, seed, &mut each),
+            false => of_frame(&history, number, &plan, seed, &mut each),
+        };
+        assert_eq!(visited.states, seen.len() as u64);
+        let set: BTreeSet<&Kept> = seen.iter().collect();
+        assert_eq!(set.len(), seen.len());
+        assert!(
+            seen.len() as u64 <= most && wp_crash::most_of_frame(&history, number, &plan) <= most
+        );
+        (seen, visited.complete)
+    };
+    for all in [false, true] {
+        let (seen, complete) = states(last, 12, 1, all);
+        assert!(seen.len() == 12 && !complete && seen[0] == Kept::all(n));
+        // What only an earlier frame adds is not of this one.
+        assert!(all || seen.iter().all(|k| k.has(n - 1)));
+        assert!(seen.iter().skip(1).any(|k| k.count() as usize == n - 1));
+        assert!(seen.iter().any(|k| (k.count() as usize) < n - 2));
+        assert_eq!(states(last, 12, 1, all).0, seen);
+        assert_ne!(states(last, 12, 2, all).0, seen);
+        assert_eq!(states(last, 1, 1, all).0, [Kept::all(n)]);
+    }
+    // A frame that has no more than that is explored in full.
+    let (few, complete) = states(4, 100, 1, false);
+    assert!(complete);
+    assert_eq!(few, states(4, u64::MAX, 1, false).0);
+}

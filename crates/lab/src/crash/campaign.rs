@@ -15,8 +15,8 @@ use std::time::Duration;
 use wp_base::FsError;
 use wp_block::ZoneOrder;
 use wp_crash::{
-    Contract, Did, Explorer, Failure, FsSubject, History, Plan, Profile, Rule, Totals, Violation,
-    most_of_frame,
+    Contract, Did, Entry, Explorer, Failure, FsSubject, History, Plan, Profile, Rule, Totals,
+    Violation, most_of_frame,
 };
 use wp_medium::Medium;
 use wp_medium::Sound;
@@ -91,6 +91,7 @@ impl Campaign {
             recovery_in_order: true,
             stop_at: Vec::new(),
             known: Arc::default(),
+            after_acks: 0,
             command: None,
         }
     }
@@ -121,14 +122,31 @@ impl Campaign {
         }
     }
 
-    /// Gives an explorer what this campaign looks at besides: known failures, and the command of
-    /// O8 for the run that comes next.
+    /// The first frame of a run that is explored: that in which the acknowledgement returns with
+    /// which it begins. The last one of a run that does not acknowledge so much.
+    fn first_frame(&self, played: &Played, history: &History) -> usize {
+        if self.after_acks == 0 {
+            return 0;
+        }
+        let is_ack =
+            |n: u32| matches!(played.dids.get(n as usize).map(|did| &did.call), Some(Call::Ack(_)));
+        let entries = played.tape.entries.iter().zip(0..);
+        let mut acks = entries.filter_map(|((_, entry), pos)| match entry {
+            Entry::End(n) if is_ack(*n) => Some(pos),
+            _ => None,
+        });
+        history.frame_after(acks.nth(self.after_acks as usize - 1).unwrap_or(usize::MAX))
+    }
+
+    /// Gives an explorer what this campaign looks at besides: where it begins, known failures, and
+    /// the command of O8 for the run that comes next.
     pub(super) fn equip(
         &self,
         explorer: &mut Explorer<'_>,
         played: &Rc<Played>,
         history: &Rc<History>,
     ) {
+        explorer.begin_at(self.first_frame(played, history));
         if !self.known.is_empty() {
             let known = self.known.clone();
             explorer.forgive(move |v| known.entry_of(v));
@@ -294,6 +312,8 @@ pub struct Campaign {
     pub stop_at: Vec<Rule>,
     /// Failures that are known, and count as none.
     pub known: Arc<KnownFailures>,
+    /// Crash points before this number of acknowledgements are left out.
+    pub after_acks: u32,
     /// A command that judges every recovered tree: O8.
     pub command: Option<Arc<Command>>,
 }
@@ -398,9 +418,9 @@ pub struct Stage {
 
 impl Stage {
     /// Of a program of which nothing is explored.
-    fn new(program: u64, history: &History, plan: &Plan) -> Stage {
-        let frames = history.frames.iter().zip(0..);
-        let points = frames.clone().filter(|(f, n)| *n == 0 || f.new > 0).count() as u64;
+    fn new(program: u64, first: usize, history: &History, plan: &Plan) -> Stage {
+        let frames = history.frames.iter().zip(0..).skip(first);
+        let points = frames.clone().filter(|(f, n)| *n == first || f.new > 0).count() as u64;
         let of = |n| most_of_frame(history, n, plan);
         let of_states = frames.fold(0u64, |sum, (_, n)| sum.saturating_add(of(n)));
         let unpersisted = history.frames.iter().map(|f| f.live.len()).max().unwrap_or(0);
@@ -641,7 +661,7 @@ fn chunk(
             let choice = choice.clone();
             explorer.watch(move |v| choice.borrow_mut().offer(v));
         }
-        let mut stage = Stage::new(*n, history, &c.plan);
+        let mut stage = Stage::new(*n, c.first_frame(played, history), history, &c.plan);
         let before = (explorer.totals.cuts, explorer.totals.raw);
         at(&stage);
         let mut go_on = |totals: &Totals| {

@@ -133,6 +133,7 @@ pub fn minimise(
         pairs: plan.pairs.min(16),
         samples: plan.samples.min(8),
         pages: plan.pages,
+        most: plan.most,
     };
     // A failure that only the campaign's own plan comes across needs it from here on.
     for plan in [small, plan] {
@@ -151,7 +152,7 @@ pub fn minimise(
             care: None,
         };
         search.makers = makers(&program, &played, &found.violation.path);
-        let lines: Vec<Line> = program.0.iter().cloned().enumerate().collect();
+        let lines = simpler::without_idle_tasks(program.0.iter().cloned().enumerate().collect());
         if let Some(hit) = search.test(&lines) {
             return search.reduce(lines, hit, found).map(Some);
         }
@@ -292,6 +293,7 @@ impl Search<'_> {
 
     /// Takes the candidate if it fails.
     fn take(&mut self, best: &mut (Vec<Line>, Hit), candidate: Vec<Line>) -> bool {
+        let candidate = simpler::without_idle_tasks(candidate);
         if candidate == best.0 || self.is_over() || self.is_careless(&candidate) {
             return false;
         }

@@ -15,7 +15,7 @@ use super::reservoir::{Reservoir, Taken};
 use super::story::Cut;
 
 /// States of a mount: all up to 6 unpersisted units; beyond that, families and samples.
-const PLAN: Plan = Plan { complete: 6, pairs: 12, samples: 12, pages: Plan::PAGES };
+const PLAN: Plan = Plan { complete: 6, pairs: 12, samples: 12, pages: Plan::PAGES, most: u64::MAX };
 
 /// The states of a program whose mounts are cut. Up to half of them, if that number exists, are
 /// states whose clean-up goes through the journal.

@@ -8,6 +8,20 @@ use wp_workload::program::{Alloc, Call, Data, Flags, Step};
 /// A step, with its place in the program that it comes from.
 pub(super) type Line = (usize, Step);
 
+/// The same without the names of tasks that do nothing: one follows at once, or the end.
+pub(super) fn without_idle_tasks(mut lines: Vec<Line>) -> Vec<Line> {
+    let is_task = |line: Option<&Line>| matches!(line, Some((_, Step::Task(_))));
+    let is_idle: Vec<bool> = (0..lines.len())
+        .map(|i| {
+            let next = lines.get(i + 1);
+            is_task(lines.get(i)) && (next.is_none() || is_task(next))
+        })
+        .collect();
+    let mut is_idle = is_idle.into_iter();
+    lines.retain(|_| !is_idle.next().unwrap_or(false));
+    lines
+}
+
 /// From each `open` on all that is done with its descriptor, the last first: what goes together.
 pub(super) fn sessions(lines: &[Line]) -> Vec<BTreeSet<usize>> {
     let mut out: Vec<BTreeSet<usize>> = Vec::new();

@@ -166,6 +166,24 @@ impl Cut<'_> {
         t
     }
 
+    /// The unpersisted writes that are lost, one in each: where, and whose data.
+    pub fn lost_writes(&self) -> Vec<String> {
+        let classes = self.classes();
+        let frame = &self.history.frames[self.frame];
+        let units = || frame.live.iter().map(|n| &self.history.units[*n as usize]);
+        let lost = units().enumerate().filter(|(i, _)| self.lost.contains(i));
+        let numbers = self.numbers();
+        lost.map(|(i, unit)| {
+            let parts = units().filter(|u| u.request == unit.request).count();
+            let part = units().take(i + 1).filter(|u| u.request == unit.request).count();
+            let of = if parts > 1 { format!(", part {part} of {parts}") } else { String::new() };
+            let class = self.class(classes.as_deref(), unit.at, unit.sectors() as u32);
+            let number = numbers.get(&unit.request).copied().unwrap_or(0);
+            format!("write #{number}{of}: {} +{}{class}", unit.at.0, unit.sectors())
+        })
+        .collect()
+    }
+
     /// The first position on the tape at which the power can go.
     pub(super) fn first_moment(&self) -> usize {
         match self.frame {

@@ -82,7 +82,13 @@ fn campaign(
     let complete = length.pick(6, 10) as u32;
     let plain = Campaign::new(bench, part.source.clone(), (0, part.count));
     Ok(Campaign {
-        plan: Plan { complete, samples, pairs: length.pick(8, 24) as u32, pages: Plan::PAGES },
+        plan: Plan {
+            complete,
+            samples,
+            pairs: length.pick(8, 24) as u32,
+            pages: Plan::PAGES,
+            most: u64::MAX,
+        },
         // No fix removes a guarantee of the combination.
         profile: Profile::mounted(c.fs, &c.options(&[])?),
         check: true,

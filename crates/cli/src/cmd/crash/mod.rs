@@ -26,7 +26,7 @@ use wp_lab::crash::{Asking, Bench, Campaign, Command, KnownFailures, Source, Spa
 use wp_lab::host::text;
 use wp_lab::machine::MachineError;
 use wp_vfs::{FsEntry, Options};
-use wp_workload::program::{Interleavings, Program};
+use wp_workload::program::{Call, Interleavings, Program};
 
 use self::source::{hint, source, source_is_made};
 use crate::output::{Exit, Out};
@@ -202,6 +202,21 @@ pub struct Args {
     #[arg(long, default_value_t = 64)]
     #[arg(help_heading = "Crash states", hide_short_help = true, value_name = "N")]
     samples: u32,
+    /// Explore at most N states of a crash point [default: no limit]
+    ///
+    /// For a check that takes long, as one that starts a server: everything kept, and single
+    /// losses, prefixes and random states in turn, chosen by --seed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Crash states")]
+    states_per_point: Option<u64>,
+    /// Leave out crash points before the Nth acknowledgement; 0: none
+    ///
+    /// For a program that first prepares something, as a database server its files: it acknowledges
+    /// a line when it is ready, and power failures before that say nothing of interest.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(conflicts_with_all = ["mutate", "bug", "against", "against_device", "against_space"])]
+    #[arg(help_heading = "Crash states")]
+    after_acks: u32,
     /// Skip the fsck of each recovered image
     #[arg(long)]
     #[arg(help_heading = "Checks")]
@@ -466,12 +481,24 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         return Err("the program has no calls: nothing would be explored".to_owned());
     }
     let acked = source.program(a.first).is_recorded();
+    if a.after_acks > 0 {
+        let acks = source.program(a.first).calls().filter(|c| matches!(c, Call::Ack(_))).count();
+        if acks < a.after_acks as usize {
+            let n = a.after_acks;
+            return Err(format!("--after-acks {n}: the program makes {acks} acknowledgements"));
+        }
+    }
     Ok(Campaign {
         bench,
         source,
         programs: (a.first, end),
         space,
-        plan: Plan { complete: a.complete.min(20), samples: a.samples, ..Plan::default() },
+        plan: Plan {
+            complete: a.complete.min(20),
+            samples: a.samples,
+            most: a.states_per_point.unwrap_or(u64::MAX),
+            ..Plan::default()
+        },
         seed: a.seed,
         profile,
         check: !a.no_check,
@@ -481,6 +508,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         recovery_in_order: !a.recovery_unordered,
         stop_at: Vec::new(),
         known: Arc::new(known(a)?),
+        after_acks: a.after_acks,
         command: command(a, acked)?,
     })
 }

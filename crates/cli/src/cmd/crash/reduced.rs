@@ -15,6 +15,7 @@ use wp_lab::crash::{
     Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Source, Watch, line as command_line,
     minimise, play, resume, write_reproducer,
 };
+use wp_lab::machine::MachineError;
 use wp_workload::program::Step;
 
 use super::{Args, report};
@@ -27,6 +28,24 @@ const CAUSE: Duration = Duration::from_secs(60);
 /// What is small: calls, lost units, seconds (`crash.md`, section 7.6).
 const GOAL: (usize, usize, f64) = (5, 3, 30.0);
 
+/// Steps of a program up to which all are shown, and how many of a longer one.
+const STEPS_WHOLE: usize = 200;
+const STEPS: usize = 30;
+
+/// The writes that a minimised failure loses. Errors: its program cannot be played.
+fn lost_writes(c: &Campaign, m: &Minimal) -> Result<Vec<String>, MachineError> {
+    let played = play(&c.bench, &m.program)?;
+    let history = Rc::new(c.space.history(&played));
+    let cut = Cut {
+        fs: (c.bench.fs, &c.bench.fs_options),
+        played: &played,
+        history: &history,
+        frame: m.found.frame,
+        lost: &m.found.lost,
+    };
+    Ok(cut.lost_writes())
+}
+
 /// A failure, and what was left of it.
 pub(super) struct Reduced {
     first: Found,
@@ -35,6 +54,8 @@ pub(super) struct Reduced {
     minimal: Option<Minimal>,
     /// The known bugs that it comes from.
     cause: Option<Cause>,
+    /// The writes that are lost, of the program of a host: it may be too long to be read.
+    lost: Vec<String>,
     seconds: f64,
     reproducer: Option<PathBuf>,
 }
@@ -61,7 +82,11 @@ impl Reduced {
         let in_time = || go_on() && start.elapsed() < CAUSE;
         let cause = minimal.as_ref().filter(|_| !matches!(c.source, Source::Lives(_)));
         let cause = cause.and_then(|m| cause_of(c, &m.program, found.violation.rule, &in_time));
-        Ok(Reduced { first: found.clone(), calls, minimal, cause, seconds, reproducer: None })
+        let recorded = minimal.as_ref().filter(|m| m.program.is_recorded());
+        let lost = recorded.map(|m| lost_writes(c, m)).transpose();
+        let lost = lost.map_err(|e| out.machine_error(&e))?.unwrap_or_default();
+        let first = found.clone();
+        Ok(Reduced { first, calls, minimal, cause, lost, seconds, reproducer: None })
     }
 
     fn replay(&self, c: &Campaign) -> String {
@@ -99,8 +124,16 @@ impl Reduced {
             m.work.1
         )
         .expect(LINE);
-        for step in &m.program.0 {
+        let steps = &m.program.0;
+        let before = steps.len().checked_sub(STEPS).filter(|_| steps.len() > STEPS_WHOLE);
+        if let Some(before) = before {
+            writeln!(t, "    … {before} steps; --reproducer DIR writes them").expect(LINE);
+        }
+        for step in &steps[before.unwrap_or(0)..] {
             writeln!(t, "    {step:#}").expect(LINE);
+        }
+        for lost in &self.lost {
+            writeln!(t, "  lost: {lost}").expect(LINE);
         }
         writeln!(t, "  {}", report::violation(&m.found.violation)).expect(LINE);
         writeln!(t, "  {}", self.replay(c)).expect(LINE);

@@ -328,7 +328,17 @@ pub(super) fn text(
         if c.check { "images checked by fsck" } else { "no fsck (--no-check)" }
     )
     .expect(line);
-    if explored.cuts_sampled > 0 {
+    if explored.cuts_sampled > 0
+        && let Some(most) = a.states_per_point
+    {
+        writeln!(
+            t,
+            "  {} crash points have more states (of up to {} unpersisted writes); of each, Writepath\n  \
+             explored at most {most}: everything kept, single losses, prefixes and random states.",
+            explored.cuts_sampled, explored.most_in_doubt
+        )
+        .expect(line);
+    } else if explored.cuts_sampled > 0 {
         writeln!(
             t,
             "  {} crash points have more than {} unpersisted writes (up to 2^{} states); of each,\n  \

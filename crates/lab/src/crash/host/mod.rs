@@ -409,7 +409,7 @@ impl One<'_> {
             sound: Sound::default(),
         };
         let options = wp_crash::Options {
-            plan: Plan { complete: 6, pairs: 12, samples: 16, pages: Plan::PAGES },
+            plan: Plan { complete: 6, pairs: 12, samples: 16, pages: Plan::PAGES, most: u64::MAX },
             seed: self.ask.seed,
             profile: Profile::POSIX,
             partition: played.partition,

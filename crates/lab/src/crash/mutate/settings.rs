@@ -126,7 +126,7 @@ const COARSE: Option<u32> = Some(1 << 16);
 /// No block is torn.
 const BLOCKS: Option<u32> = Some(4096);
 /// For programs of many cuts.
-const LONG: Plan = Plan { complete: 5, pairs: 6, samples: 4, pages: Plan::PAGES };
+const LONG: Plan = Plan { complete: 5, pairs: 6, samples: 4, pages: Plan::PAGES, most: u64::MAX };
 const WILD: Setting<'static> = Setting {
     name: "6.18 wild",
     on: "ext4",
@@ -139,7 +139,7 @@ const WILD: Setting<'static> = Setting {
     programs: Programs::Wild(40),
     count: 16,
     atomic: COARSE,
-    plan: Plan { complete: 8, pairs: 10, samples: 8, pages: Plan::PAGES },
+    plan: Plan { complete: 8, pairs: 10, samples: 8, pages: Plan::PAGES, most: u64::MAX },
     hold: Hold::Ext4,
     neighbour_us: 0,
     whole_life: false,

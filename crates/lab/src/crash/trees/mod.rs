@@ -410,7 +410,7 @@ fn subject(bench: &Bench, options: &Options) -> FsSubject {
 
 fn exploration(seed: u64, played: &Played) -> wp_crash::Options {
     wp_crash::Options {
-        plan: Plan { complete: 6, pairs: 12, samples: 16, pages: Plan::PAGES },
+        plan: Plan { complete: 6, pairs: 12, samples: 16, pages: Plan::PAGES, most: u64::MAX },
         seed,
         profile: Profile::POSIX,
         partition: played.partition,

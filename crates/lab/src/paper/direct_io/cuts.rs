@@ -233,7 +233,7 @@ pub fn cut(system: System, synced: bool, seed: u64) -> Result<Left, MachineError
         sound: Sound::default(),
     };
     let how = wp_crash::Options {
-        plan: States { complete: 10, pairs: 32, samples: 64, pages: States::PAGES },
+        plan: States { complete: 10, pairs: 32, samples: 64, pages: States::PAGES, most: u64::MAX },
         seed,
         profile: Profile::mounted(fs, &bench.fs_options),
         partition: played.partition,
