@@ -322,8 +322,8 @@ fn some(
     }
 }
 
-/// At most `most` states of a frame: everything kept, and single losses, prefixes and random choices
-/// in turn.
+/// At most `most` states of a frame: everything kept, and single losses, prefixes and random
+/// choices in turn.
 fn few(
     history: &History,
     frame: &Frame,

@@ -2,6 +2,7 @@
 
 mod against;
 mod bugs;
+mod checks;
 mod folder;
 mod host;
 mod hunt;
@@ -19,15 +20,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wp_base::FsError;
-use wp_base::plain::Shown as _;
 use wp_crash::{Plan, Profile};
 use wp_lab::crash::lives::Lives;
-use wp_lab::crash::{Asking, Bench, Campaign, Command, KnownFailures, Source, Space, line, mutate};
-use wp_lab::host::text;
+use wp_lab::crash::{Bench, Campaign, Source, Space, line, mutate};
 use wp_lab::machine::MachineError;
 use wp_vfs::{FsEntry, Options};
 use wp_workload::program::{Call, Interleavings, Program};
 
+use self::checks::{command, known, setting};
 use self::source::{hint, source, source_is_made};
 use crate::output::{Exit, Out};
 
@@ -529,34 +529,6 @@ fn fit(bench: &mut Bench) {
             return;
         }
     }
-}
-
-fn known(a: &Args) -> Result<KnownFailures, String> {
-    let Some(path) = &a.known else { return Ok(KnownFailures::default()) };
-    let at = |e: String| format!("{}: {e}", path.shown());
-    let text = text::read(path).map_err(|e| at(e.to_string()))?;
-    KnownFailures::parse(&text, &setting(a)).map_err(at)
-}
-
-/// The setting, as lists of known failures have it.
-fn setting(a: &Args) -> String {
-    format!("{} {} {}", a.fs, a.device, a.space)
-}
-
-fn command(a: &Args, acked: bool) -> Result<Option<Arc<Command>>, String> {
-    let (line, asking) = match (&a.check_cmd, &a.checker) {
-        (Some(line), _) => (line, Asking::Run),
-        (None, Some(line)) => (line, Asking::Stays),
-        (None, None) => return Ok(None),
-    };
-    if line.trim().is_empty() {
-        let option = if asking == Asking::Run { "--check" } else { "--checker" };
-        return Err(format!("{option}: the command is empty"));
-    }
-    let dir = a.check_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let timeout = budget(&a.check_timeout)?;
-    let made = Command::new((line, asking, acked), &dir, timeout, a.check_image);
-    made.map(Some).map_err(|e| format!("--check-dir: {e}"))
 }
 
 /// What `--budget` says. Errors: it is no time, and that was told.
