@@ -35,8 +35,9 @@ class server(app.Server):
 
     def answers(self):
         try:
-            self.client = http.client.HTTPConnection("127.0.0.1", 2379, timeout=30)
+            self.client = http.client.HTTPConnection("127.0.0.1", 2379, timeout=2)
             self.call("kv/range", key="x")
+            self.client.sock.settimeout(30)
             return True
         except (OSError, http.client.HTTPException, app.Wrong):
             return False
