@@ -192,17 +192,21 @@ fn crash_points_before_an_acknowledgement_are_left_out() {
         let text = fs::read_to_string(log).expect("a log");
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort();
-        lines
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        let states = said.lines().find_map(|l| l.trim().strip_prefix("crash states "));
+        (lines, states.and_then(|n| n.trim().parse().ok()).expect("a number"))
     };
-    let all = seen("all", &[]);
+    let all: (Vec<String>, u64) = seen("all", &[]);
     for after in 1..=4u64 {
         let acks = |l: &String| l.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0u64);
-        let expected: Vec<String> = all.iter().filter(|l| acks(l) >= after).cloned().collect();
-        assert!(!expected.is_empty() && expected.len() < all.len(), "{after}: {all:?}");
-        assert_eq!(seen(&format!("after{after}"), &["--after-acks", &after.to_string()]), expected);
+        let expected: Vec<String> = all.0.iter().filter(|l| acks(l) >= after).cloned().collect();
+        assert!(!expected.is_empty() && expected.len() < all.0.len(), "{after}: {all:?}");
+        let seen = seen(&format!("after{after}"), &["--after-acks", &after.to_string()]);
+        assert_eq!(seen.0, expected);
     }
     let few = seen("few", &["--states-per-point", "1"]);
-    assert!(few.len() < all.len() && few.iter().all(|l| all.contains(l)), "{few:?}");
+    assert!(few.0.iter().all(|l| all.0.contains(l)), "{few:?}");
+    assert!(few.1 < all.1, "{} of {} states", few.1, all.1);
     let too_many = Command::new(BINARY)
         .args(["crash", "p.txt", "--after-acks", "5"])
         .current_dir(dir.path())
