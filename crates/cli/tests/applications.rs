@@ -60,7 +60,7 @@ fn lmdb_is_safe_and_is_not_without_its_syncs() {
     let probe = "import ctypes.util,sys; sys.exit(ctypes.util.find_library('lmdb') is None)";
     let found = Command::new("python3").args(["-c", probe]).status();
     if !found.is_ok_and(|s| s.success()) {
-        return wp_lab::testing::skipped(check, "needs liblmdb (Debian: lmdb-utils)");
+        return wp_lab::testing::skipped(check, "needs liblmdb (Debian: liblmdb0)");
     }
     let dir = tempfile::tempdir().expect("a directory");
     let go = |flags: &str, word: &str| broken(dir.path(), "lmdb", flags, word, &[]);
