@@ -15,6 +15,10 @@ policies! {
     logs_old_names = "732d591a5d6c btrfs: stop copying old dir items when logging a directory",
         None, Some(Version(5, 18, 0)),
         "a logged directory has all names of its changed leaves, and one at each end of a range (a450a4af7433); since, the new ones";
+    /// A name counts as new however often its directory is logged.
+    relogs_entries = "193df6245704 btrfs: search for last logged dir index if it's not cached in the inode",
+        None, Some(Version(6, 1, 0)),
+        "a directory that is logged again has inodes of all its new names logged that were not; since, only of names that its log lacks";
     /// Directories that were there before are logged with the directory that they are in.
     logs_old_directories = "de6bc7f59896 btrfs: stop trying to log subdirectories created in past transactions",
         None, Some(Version(5, 18, 0)),
@@ -71,14 +75,16 @@ policies! {
             Version(6, 1, 160), Version(6, 6, 120), Version(6, 12, 64), Version(6, 18, 3),
         ],
         "inodes of new entries of a directory logged for a new name are never logged: replay drops the entries (generic/785)";
-    /// An inode that is logged once more so that it exists keeps the length of the last commit.
+    /// An inode that is logged once more so that it exists keeps what it was at the last commit: its
+    /// item says to replay that it is no more than "this inode exists", though the one that it
+    /// replaces in the log said all.
     existing_keeps_size = "5254d4181add btrfs: fix zero size inode with non-zero size after log replay",
         None, Some(Version(7, 0, 0)),
         backported &[
             Version(6, 1, 191), Version(6, 6, 160), Version(6, 12, 114), Version(6, 18, 24),
             Version(6, 19, 14),
         ],
-        "a file cut to length 0, synced and logged again for a name has its old length after replay (generic/789)";
+        "a synced file that is logged again for a name has its old permissions, owner and times after replay; cut to 0, its old length (generic/789)";
     /// Inodes without names are logged.
     logs_nameless = "5e85262e542d btrfs: fix fsync of files with no hard links not persisting deletion",
         Some(Version(6, 16, 0)), None,
@@ -160,6 +166,10 @@ mod tests {
         );
         assert_eq!(
             of(|e| e.conflicts_unlimited, ["5.15", "6.0", "6.1", "6.18"]),
+            [true, true, false, false]
+        );
+        assert_eq!(
+            of(|e| e.relogs_entries, ["5.15", "6.0", "6.1", "6.18"]),
             [true, true, false, false]
         );
         // Between the two a directory that is logged for a new name counts as logged, and as

@@ -1,5 +1,5 @@
-//! Bugs of btrfs' logs (A13 to A20, N16 to N25, N31), each in the program that was reported, or in
-//! the shortest that the explorer left: found with the rule left out, and not with it. Found by
+//! Bugs of btrfs' logs (A13 to A20, N16 to N25, N31, V24), each in the program that was reported, or
+//! in the shortest that the explorer left: found with the rule left out, and not with it. Found by
 //! generated programs: `tests/bugs.rs`.
 
 use std::fmt::Write as _;
@@ -104,6 +104,39 @@ fn each_reported_program_loses_what_was_synced_without_its_rule_and_not_with_it(
     for (id, text) in PROGRAMS {
         let (affected, fixed) = broken(id, &program(text));
         assert!(affected > 0 && fixed == 0, "{id}: {affected} without the rule, {fixed} with it");
+    }
+}
+
+/// V24: whatever an inode item has and the log had is lost with each way to another name, and what
+/// has items of its own is not. A guest with 6.1.176 and one with 6.12.117 show the same.
+#[test]
+fn each_attribute_of_a_synced_file_is_lost_with_each_new_name_until_6_12_114() {
+    let bug = find("V24").expect("it is in the list");
+    let broken = |program: &str| {
+        let of = |(campaign, rule): (Campaign, Rule)| {
+            let source = Source::Text(self::program(program));
+            let c = Campaign { source, programs: (0, 1), stop_at: Vec::new(), ..campaign };
+            let f = run(&c, 1, &|_| true);
+            assert!(f.not_played.is_empty() && f.totals.raw > 10, "{program}: {:?}", f.totals);
+            (f.totals.broken[rule as usize] > 0, f.totals.broken.iter().sum::<u64>())
+        };
+        let before = of(affected(bug).expect("a machine"));
+        let after = of(fixed(bug).expect("a machine"));
+        assert_eq!(after.1, 0, "{program}");
+        before.0
+    };
+    let names = ["link b a/c; d a", "rename b c; + d; s d", "rename b a/c; + d; s d"];
+    for attribute in ["chmod b 710", "chown b 1000 100", "utimensat b 1 2"] {
+        for name in names {
+            let text = format!("mkdir a; + b; sync; {attribute}; s b; {name}");
+            assert!(broken(&text), "{text}");
+        }
+    }
+    for other in ["setxattr b user.a 20 1", "open 2 b rw; pwrite 2 4096 0 1; ftruncate 2 100"] {
+        for name in names {
+            let text = format!("mkdir a; + b; sync; {other}; s b; {name}");
+            assert!(!broken(&text), "{text}");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 73] = [
+const FEW: [(&str, Range<u64>); 76] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -86,6 +86,9 @@ const FEW: [(&str, Range<u64>); 73] = [
     ("V21", 0..1),
     ("V22", 0..1),
     ("V23", 0..1),
+    ("V24", 0..1),
+    ("V25", 0..1),
+    ("V26", 0..1),
 ];
 
 #[test]
@@ -96,6 +99,34 @@ fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
             show(bug, among, 2, &|_| {}, &|| true).expect("played").expect("not interrupted");
         assert!(shown.holds(), "{shown:#?}");
         assert!(shown.fixed.raw > 100 || shown.fixed.refused.is_some(), "{shown:#?}");
+    }
+}
+
+/// What began to be lost at some time: the last release without it and the first with it.
+const BEGINS: [(&str, &str, &str); 5] = [
+    ("V9", "ext4,era=5.4", "ext4,era=5.5"),
+    ("V11", "btrfs,era=5.15", "btrfs,era=5.16"),
+    ("V12", "btrfs,era=6.0", "btrfs,era=6.1"),
+    ("V14", "btrfs,era=6.15.2", "btrfs,era=6.15.3"),
+    ("V15", "btrfs,era=6.15.2", "btrfs,era=6.15.3"),
+];
+
+#[test]
+fn what_versions_lose_begins_where_the_table_of_versions_says() {
+    for (id, keeps, loses) in BEGINS {
+        let bug = bugs::find(id).expect("it is in the list");
+        let (campaign, rule) = bugs::affected(bug).expect("a machine");
+        let broken = |fs: &str| {
+            let (fs, options) = wp_lab::spec::file_system(fs).expect("known");
+            let old = campaign.bench.clone();
+            let bench = Bench { fs, fs_options: options, ..old };
+            let programs = (0, campaign.programs.1.min(8));
+            let f = run(&Campaign { bench, programs, ..campaign.clone() }, 2, &|_| true);
+            assert!(f.totals.raw > 100, "{id}: {:?}", f.totals);
+            f.totals.broken[rule as usize]
+        };
+        assert_eq!(broken(keeps), 0, "{id} on {keeps}");
+        assert!(broken(loses) > 0, "{id} on {loses}");
     }
 }
 

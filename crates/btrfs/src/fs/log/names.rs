@@ -71,10 +71,15 @@ impl Log<'_> {
                     self.range(kind::DIR_LOG_INDEX, dir.ino, (last_old + 1, key.offset - 1))?;
                 }
                 last_old = key.offset;
-            } else if key.offset > dir.logged.last_index.get() {
-                self.put(key, &bytes)?;
-                dir.logged.last_index.set(key.offset);
-                self.new_dentries |= self.leads_to_more(&entry);
+            } else {
+                let is_logged = key.offset <= dir.logged.last_index.get();
+                if !is_logged {
+                    self.put(key, &bytes)?;
+                    dir.logged.last_index.set(key.offset);
+                }
+                if !is_logged || self.era().relogs_entries {
+                    self.new_dentries |= self.leads_to_more(&entry);
+                }
             }
             was_changed = is_changed;
             let Some(next) = key.next() else { break };

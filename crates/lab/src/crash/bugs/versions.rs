@@ -178,7 +178,7 @@ pub static BUGS: &[Bug] = &[
     Bug {
         id: "V12",
         rule_name: Some("new_names_skip_entries"),
-        what: "btrfs: a directory that was logged for a renamed file loses its other new entries (generic/785, 5.16 to 6.18.2)",
+        what: "btrfs: a directory that was logged for a renamed file loses its other new entries (generic/785, 6.1 to 6.18.2)",
         affected: btrfs!("6.12.63"),
         fixed: btrfs!("6.12.64"),
         programs: Programs::Text(
@@ -392,5 +392,62 @@ pub static BUGS: &[Bug] = &[
              fsync 0",
         ),
         ..LOST_BY_RECOVERY
+    },
+    Bug {
+        id: "V24",
+        rule_name: Some("existing_keeps_size"),
+        what: "btrfs: permissions, owner and times of a synced file that got a new name are those of the last commit (until 6.18.23)",
+        affected: btrfs!("6.12.113"),
+        fixed: btrfs!("6.12.114"),
+        programs: Programs::Text(
+            "mkdir a\n\
+             open 0 b rw,creat\n\
+             sync\n\
+             chmod b 710\n\
+             chown b 1000 100\n\
+             utimensat b 1 2\n\
+             fsync 0\n\
+             link b a/c\n\
+             open 1 a r\n\
+             fsync 1",
+        ),
+        ..LOST_IN_A_LOG
+    },
+    Bug {
+        id: "V25",
+        rule_name: Some("sync_flushes"),
+        what: "ext4: syncfs sends no flush where no transaction is to be committed: data written in place is lost (until 3.10)",
+        affected: ext4!("3.10"),
+        fixed: ext4!("3.11"),
+        programs: Programs::Text(
+            "open 0 a rw,creat\n\
+             pwrite 0 8192 0 1\n\
+             open 1 . r\n\
+             syncfs 1\n\
+             pwrite 0 4096 4096 2\n\
+             syncfs 1",
+        ),
+        ..LOST
+    },
+    Bug {
+        id: "V26",
+        rule_name: Some("zeroes_before_disksize"),
+        what: "ext4: a store into a range that zero range has prepared beyond the length on disk: fsck finds the length too small (generic/456, until 5.4.33, 5.5.18)",
+        affected: ext4!("5.4.33"),
+        fixed: ext4!("5.4.34"),
+        rule: Rule::Metadata,
+        programs: Programs::Text(
+            "open 0 f rw,creat\n\
+             pwrite 0 56425 79837 1\n\
+             fallocate 0 extend 46385 46509\n\
+             fallocate 0 collapse 114688 16384\n\
+             pwrite 0 6676 255468 2\n\
+             fallocate 0 zero-keep 135084 28060\n\
+             mmap_write 0 10063 136877 3\n\
+             sync_file_range 0 135168 12288\n\
+             open 1 g rw,creat\n\
+             fsync 1",
+        ),
+        ..LOST
     },
 ];
