@@ -570,11 +570,19 @@ impl History {
 
     /// The same if what is lost of its units is there to be lost until frame `own`.
     fn until_gone(&self, frame: usize, own: u32) -> usize {
-        // Whatever came later is lost too.
+        self.position(own.min(self.later_gone(frame)))
+    }
+
+    /// The first frame in which a unit is there for good that came after `frame`, and that a power
+    /// failure in `frame` has lost.
+    pub(crate) fn later_gone(&self, frame: usize) -> u32 {
         let after = self.units.partition_point(|u| u.born <= frame as u32);
-        let later = self.first_gone.get(after).copied().unwrap_or(u32::MAX);
-        let gone = own.min(later) as usize;
-        self.frames.get(gone).map_or(self.end, |f| f.pos)
+        self.first_gone.get(after).copied().unwrap_or(u32::MAX)
+    }
+
+    /// The position on the tape at which a frame begins; the end behind the last.
+    pub(crate) fn position(&self, frame: u32) -> usize {
+        self.frames.get(frame as usize).map_or(self.end, |f| f.pos)
     }
 
     /// The first frame that ends behind this position on the tape; the last one if none does.
@@ -610,7 +618,7 @@ impl History {
     }
 
     /// First frame in which no part of a unit is unpersisted.
-    fn gone(&self, unit: u32) -> u32 {
+    pub(crate) fn gone(&self, unit: u32) -> u32 {
         let mut unit = &self.units[unit as usize];
         while let Some(heir) = unit.heir {
             unit = &self.units[heir as usize];

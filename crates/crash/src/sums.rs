@@ -8,9 +8,11 @@
 //! Invariants: 1. a checksum is computed from those of pages, each of which is computed once by the
 //!                identity of its contents;
 //!             2. in one frame, all states that keep every unit below a question, or none of them,
-//!                have the same answer, which is computed once.
+//!                have the same answer, which is computed once;
+//!             3. of all others the checksum is known from what each unit changes, and the contents
+//!                only where it is right.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -57,6 +59,18 @@ pub(crate) struct Decided {
     words: Vec<(usize, u64)>,
     /// The answer where none of them is kept, and where all are.
     ends: [Cell<Option<u128>>; 2],
+    /// Other states that were asked about so far.
+    mixed: Cell<u32>,
+    linear: OnceCell<Option<Linear>>,
+}
+
+/// A checksum is linear: each unit that is kept changes it in its own way, whatever else is kept.
+/// So it comes from one word a unit, without a look at the pages.
+struct Linear {
+    /// The checksum where no unit is kept.
+    none: u32,
+    /// What each unit changes, in the order of [`Decided::units`].
+    changes: Vec<u32>,
 }
 
 impl Decided {
@@ -72,7 +86,8 @@ impl Decided {
                 _ => words.push((word, bit)),
             }
         }
-        Decided { units, words, ends: Default::default() }
+        let (ends, mixed, linear) = Default::default();
+        Decided { units, words, ends, mixed, linear }
     }
 
     /// Where the answer for a state stands that many have.
@@ -83,6 +98,34 @@ impl Decided {
             return Some(&self.ends[1]);
         }
         self.words.iter().all(|(at, mask)| word(*at) & mask == 0).then_some(&self.ends[0])
+    }
+
+    /// Is the checksum of this state known to be another than `sum`? `make` is called once, when
+    /// about as many states were asked about as it costs.
+    pub(crate) fn is_wrong(
+        &self,
+        kept: &Kept,
+        sum: u32,
+        make: impl FnOnce() -> Option<(u32, Vec<u32>)>,
+    ) -> bool {
+        let asked = self.mixed.get();
+        if (asked as usize) < self.units.len() {
+            self.mixed.set(asked + 1);
+            return false;
+        }
+        let make = || make().map(|(none, changes)| Linear { none, changes });
+        let Some(linear) = self.linear.get_or_init(make) else { return false };
+        let changes = self.units.iter().zip(&linear.changes);
+        let kept = changes.filter(|(unit, _)| kept.has(**unit as usize));
+        kept.fold(linear.none, |all, (_, change)| all ^ change) != sum
+    }
+}
+
+/// The checksum behind a part of a page, where that before it is `sum`.
+fn part_sum(sum: u32, page: Slice, from: usize, bytes: usize) -> u32 {
+    match page.sub(from as u32, bytes as u32) {
+        part if part.held().is_some() => crc32_le(sum, part.held().unwrap_or_default()),
+        part => crc32_le(sum, &part.to_vec()),
     }
 }
 
@@ -161,10 +204,7 @@ impl Sums {
             whole = (whole ^ own)
                 .rotate_left(29)
                 .wrapping_mul(0x0000_0100_0000_01B3_0000_0100_0000_01B3);
-            let of = |sum| match page(number).sub(from as u32, bytes as u32) {
-                part if part.held().is_some() => crc32_le(sum, part.held().unwrap_or_default()),
-                part => crc32_le(sum, &part.to_vec()),
-            };
+            let of = |sum| part_sum(sum, page(number), from, bytes);
             sum = match bytes {
                 PAGE_BYTES => self.after.join(sum, *known.entry(own).or_insert_with(|| of(0))),
                 _ => of(sum),
@@ -172,5 +212,41 @@ impl Sums {
             at += bytes as u64;
         }
         if sum == asked.sum { whole.max(WRONG + 1) } else { WRONG }
+    }
+
+    /// The checksum where no unit is kept, and what each of `units` changes. `unit(page)` tells the
+    /// one unit that touches a page, `page(page, kept)` what it holds without it and with it.
+    /// `None`: several units touch a page, or the last is asked about in part.
+    pub(crate) fn changes(
+        &self,
+        asked: &Asked,
+        units: &[u32],
+        unit: impl Fn(u64) -> Result<Option<u32>, ()>,
+        page: impl Fn(u64, bool) -> Slice,
+    ) -> Option<(u32, Vec<u32>)> {
+        let end = asked.at + asked.bytes;
+        if end % PAGE_BYTES as u64 != 0 {
+            return None;
+        }
+        let (mut none, mut changes) = (asked.seed, vec![0; units.len()]);
+        let mut at = asked.at;
+        while at < end {
+            let (number, from) = (at / PAGE_BYTES as u64, (at % PAGE_BYTES as u64) as usize);
+            let bytes = PAGE_BYTES - from;
+            let sum = |seed, kept| part_sum(seed, page(number, kept), from, bytes);
+            // The bytes of this page move what was before it; of a part nothing was.
+            if bytes == PAGE_BYTES {
+                for change in &mut changes {
+                    *change = self.after.join(*change, 0);
+                }
+            }
+            let own = sum(0, false);
+            none = if bytes == PAGE_BYTES { self.after.join(none, own) } else { sum(none, false) };
+            if let Some(unit) = unit(number).ok()? {
+                changes[units.binary_search(&unit).ok()?] ^= own ^ sum(0, true);
+            }
+            at += bytes as u64;
+        }
+        Some((none, changes))
     }
 }

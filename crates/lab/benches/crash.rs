@@ -1,6 +1,6 @@
 //! Crash states per CPU-second of one core: ext4 on devices of 64 MiB and of 16 GiB, F2FS on one of
-//! 64 MiB and on one with zones. And how long one program takes with thousands of unpersisted
-//! writes, on each file system.
+//! 64 MiB and on one with zones, NILFS2 and btrfs on drives with a volatile cache. And how long one
+//! program takes with thousands of unpersisted writes, on each file system.
 //!
 //! `cargo bench -p wp-lab --bench crash [-- --json] [--programs N] [--turns N] [--only NAME]
 //! [--rival SCRIPT]`. The rows are measured in turns, and the best of each is printed: a busy
@@ -8,7 +8,9 @@
 //! The workload: programs of 24 random calls (`crash wild --seed 1 --calls 24`, with O_DIRECT and
 //! fallocate) on the file system of 6.18, every rule of its profile, every recovered state checked
 //! in full; F2FS so that none of its known holes is open, as what breaks no rule is looked at
-//! longest. `raw/s` counts all of it but the playing of the programs; `distinct/s` what was
+//! longest. NILFS2 and btrfs explore programs of `crash calls-2` instead, whose crash points have up
+//! to 22 unpersisted writes: nearly all of their states are known, and what is measured is how fast
+//! that is found. `raw/s` counts all of it but the playing of the programs; `distinct/s` what was
 //! recovered, listed, checked and judged, over the time of the same: states that no earlier one
 //! answers for. SCRIPT is what the running kernel is timed with, in the same minute
 //! (`kernel-crash-cycle.sh -f ext4 -s 64 -j`, as root).
@@ -22,7 +24,7 @@ use std::process::Command;
 use wp_crash::{Explorer, FsSubject, Outcome, Pages, Plan, Profile, Rule, Subject, Totals};
 use wp_lab::crash::bugs::ZONES;
 use wp_lab::crash::wild::Extras;
-use wp_lab::crash::{Bench, Source, Space, play_on};
+use wp_lab::crash::{Bench, Of, Source, Space, play_on};
 use wp_medium::Sound;
 use wp_vfs::FsEntry;
 use wp_workload::program::Program;
@@ -65,11 +67,13 @@ struct Ground {
     device: &'static str,
     params: &'static [(&'static str, u64)],
     elevator: &'static str,
+    /// The first program of `calls-2`, where those are explored.
+    calls: Option<u64>,
 }
 
 const F2FS: &str = "era=6.18,mode=lfs,wait_first_node,wait_last_node,fsync_mode=strict_fixed";
 
-static GROUNDS: [Ground; 4] = [
+static GROUNDS: [Ground; 6] = [
     Ground {
         name: "ext4 64M",
         fs: &wp_ext4::ENTRY,
@@ -77,6 +81,7 @@ static GROUNDS: [Ground; 4] = [
         device: "ssd-128",
         params: &[("capacity_bytes", 64 << 20)],
         elevator: "",
+        calls: None,
     },
     Ground {
         name: "ext4 16G",
@@ -85,6 +90,7 @@ static GROUNDS: [Ground; 4] = [
         device: "ssd-128",
         params: &[("capacity_bytes", 16 << 30)],
         elevator: "",
+        calls: None,
     },
     Ground {
         name: "f2fs 64M",
@@ -93,6 +99,7 @@ static GROUNDS: [Ground; 4] = [
         device: "ssd-128",
         params: &[("capacity_bytes", 64 << 20)],
         elevator: "",
+        calls: None,
     },
     // 24 zones of 16 MiB, of which 12 can be written: those of paper `f2fs-oprw`'s power failures.
     Ground {
@@ -102,6 +109,25 @@ static GROUNDS: [Ground; 4] = [
         device: ZONES.0,
         params: ZONES.1,
         elevator: "mq-deadline",
+        calls: None,
+    },
+    Ground {
+        name: "nilfs2 calls",
+        fs: &wp_nilfs2::ENTRY,
+        options: "sync_inodes,sync_nameless,flush_segments,await_flush",
+        device: "fixed",
+        params: &[("capacity_bytes", 256 << 20)],
+        elevator: "",
+        calls: Some(5776),
+    },
+    Ground {
+        name: "btrfs calls",
+        fs: &wp_btrfs::ENTRY,
+        options: "fix=all,overgrown=replace",
+        device: "fixed",
+        params: &[("capacity_bytes", 128 << 20)],
+        elevator: "",
+        calls: Some(50_000),
     },
 ];
 
@@ -143,7 +169,10 @@ fn measure(ground: &Ground, check: bool, programs: u64) -> Row {
         stale: false,
         ..Bench::new(ground.fs, ground.options).expect("its options")
     };
-    let source = Source::Wild { seed: 1, calls: 24, extras: Extras::DATA };
+    let (source, first) = match ground.calls {
+        Some(first) => (Source::Sequences(Of::Further, 2), first),
+        None => (Source::Wild { seed: 1, calls: 24, extras: Extras::DATA }, 0),
+    };
     let image = bench.image().expect("an image");
     let mut row = Row {
         name: ground.name,
@@ -153,7 +182,7 @@ fn measure(ground: &Ground, check: bool, programs: u64) -> Row {
         recovered_ns: 0,
         played_ns: 0,
     };
-    let numbers: Vec<u64> = (0..programs).collect();
+    let numbers: Vec<u64> = (first..first + programs).collect();
     for chunk in numbers.chunks(CHUNK) {
         let begin = cpu_ns();
         let plays: Vec<_> = chunk

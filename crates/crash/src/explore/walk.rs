@@ -1,6 +1,7 @@
 //! The walk over the states of one frame.
 
 use super::{Case, Explorer, Totals, decision, state};
+use crate::ends::Ends;
 use crate::history::History;
 use crate::states::{Kept, Member, Next, Visitor};
 use crate::sums::is_sum;
@@ -52,6 +53,7 @@ pub(super) struct Walk<'w, 'e, 'c> {
     /// States of this frame that were explored.
     looked: u64,
     families: Option<Families>,
+    ends: Ends,
     /// Was it to go on?
     pub(super) goes: bool,
     /// Were members of families left out?
@@ -66,8 +68,9 @@ impl<'w, 'e, 'c> Walk<'w, 'e, 'c> {
         go_on: &'w mut dyn FnMut(&Totals) -> bool,
     ) -> Walk<'w, 'e, 'c> {
         let before = explorer.totals;
+        let ends = Ends::of(case.history, number);
         let (looked, families, goes, thinned) = (0, None, true, false);
-        Walk { explorer, case, number, before, go_on, looked, families, goes, thinned }
+        Walk { explorer, case, number, before, go_on, looked, families, ends, goes, thinned }
     }
 
     fn families(&mut self) -> &mut Families {
@@ -131,7 +134,7 @@ impl Visitor for Walk<'_, '_, '_> {
         }
         let until = match member {
             Some(Member::Without(lost)) => history.until_without(number, lost),
-            _ => history.until(number, |i| kept.has(i)),
+            _ => self.ends.until(history, kept),
         };
         self.looked += 1;
         let after = self.before.raw + self.looked;
