@@ -1,6 +1,6 @@
 //! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, `N29`, `N30`, of F2FS,
 //! N5, N10 and N11 by reading and the others by generated programs; `N7`, of ext4, by reading;
-//! `N9`, of ext4, `N14` and `N15`, of NILFS2, and `N16` to `N21`, of btrfs, by generated programs),
+//! `N9`, of ext4, `N14` and `N15`, of NILFS2, and `N16` to `N25` and N31, of btrfs, by programs),
 //! seen in Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this
 //! host's kernel the one of `N9`.
 //!
@@ -919,4 +919,21 @@ fn linux_6_18_too_has_most_of_btrfs_holes() {
     for (calls, left) in &cases {
         assert_eq!(&after(calls), left, "{calls}");
     }
+}
+
+/// N31: the log has an item of the directory that stands for a subvolume of a snapshot's source,
+/// which replay takes for one of a subvolume.
+#[test]
+fn linux_too_cannot_mount_after_rmdir_of_a_subvolumes_name_in_a_snapshot() {
+    let base = new_image("btrfs", 128 << 20);
+    let of = |last: &str| {
+        let program = format!("subvolume_create s\nsnapshot . t\nopen 0 t r\n{last}");
+        let (dir, went_well) = any_guest("N31", LOGGED, &program, Some(&base))?;
+        let state = std::fs::read_to_string(dir.path().join("state")).unwrap_or_default();
+        Some((went_well, state))
+    };
+    let Some(lost) = of("rmdir t/s\nfsync 0\n") else { return };
+    assert_eq!(lost, (false, "cut\n".to_owned()), "the mount fails");
+    // Behind a commit nothing is replayed.
+    assert_eq!(of("rmdir t/s\nsync\n"), Some((true, "mounted\n".to_owned())));
 }
