@@ -157,6 +157,11 @@ impl Judge<'_> {
             }
             return;
         };
+        if names && self.is_nameless(object, covers) {
+            // generic/764: the removal of its last name came before what was synced.
+            out.push(lost(&file.path, None, "no such file".into(), "the file".into()));
+            return;
+        }
         if names {
             let gone = then.iter().find(|p| {
                 !self.changed(p, covers, object)
@@ -244,6 +249,12 @@ impl Judge<'_> {
         // The last one first: of most that are gone that is the end of it.
         let mut since = self.ledger.names[covers as usize..=self.begun as usize].iter().rev();
         since.all(|n| paths(n, object).next().is_some())
+    }
+
+    /// Has the object had no name since version `covers`?
+    fn is_nameless(&self, object: Object, covers: u32) -> bool {
+        let since = &self.ledger.names[covers as usize..=self.begun as usize];
+        since.iter().all(|n| paths(n, object).next().is_none())
     }
 
     /// Has the object not had this name since version `covers`, nor has any other?

@@ -26,7 +26,7 @@ fn program(text: &str) -> Program {
 
 /// Bugs, with the rule that is broken and a program: those of CrashMonkey's reports where they have
 /// one.
-const PROGRAMS: [(&str, &str); 22] = [
+const PROGRAMS: [(&str, &str); 23] = [
     // newBugs 1.
     (
         "A13",
@@ -57,6 +57,8 @@ const PROGRAMS: [(&str, &str); 22] = [
          fallocate 2 keep 20480 4096; fsync 2",
     ),
     ("N16", "open 2 foo rw,creat; pwrite 2 4096 0 1; sync; unlink foo; pwrite 2 4096 0 2; fsync 2"),
+    // generic/764: nothing but the name is lost.
+    ("N16", "mkdir d; open 2 d/foo rw,creat; sync; unlink d/foo; fsync 2"),
     ("N18", "mkdir A; sync; rename A B; + B/foo; s B/foo"),
     ("N18", "mkdir A; + A/foo; sync; rename A B; open 2 B/foo rw; pwrite 2 4096 0 1; fsync 2"),
     (

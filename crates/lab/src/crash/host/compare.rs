@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use wp_btrfs::disk::root::{INO_BITS, OTHER_TREE};
 use wp_crash::{Outcome, Survivor};
 use wp_medium::Slice;
 use wp_vfs::{Stat, TimeSpec};
@@ -81,6 +82,10 @@ fn plain(file: &Survivor, block: u32) -> Survivor {
     let mut out = timed(file);
     out.blocks.retain(|(_, id)| *id != zero);
     out.allocated = None;
+    if out.ino & OTHER_TREE != 0 {
+        // In Linux the device number tells subvolumes apart, not the inode's.
+        out.ino &= (1 << INO_BITS) - 1;
+    }
     let rest = (file.size % u64::from(block)) as usize;
     let has_tail = file.kind == wp_vfs::FileType::File && rest > 0;
     out.tail = has_tail.then(|| file.tail.clone().unwrap_or_else(|| vec![0; rest]));
@@ -162,6 +167,9 @@ mod tests {
             diff(&theirs(&[other]))
                 .is_some_and(|d| d.contains("inode 12 in Writepath, 13 in Linux"))
         );
+        let subvolume = Survivor { ino: OTHER_TREE | 256 << INO_BITS | 12, ..survivor("a", 9000) };
+        let in_subvolume = Outcome { files: vec![subvolume.into()], ..Outcome::default() };
+        assert_eq!(difference(&in_subvolume, &theirs(&[survivor("a", 9000)]), 4096), None);
         assert!(diff(&theirs(&[])).is_some_and(|d| d == "a: only Writepath has it"));
         // A time that the program set is compared, one of the kernel's mount is not.
         let at = |secs| {
