@@ -75,8 +75,8 @@ policies! {
             Version(6, 1, 160), Version(6, 6, 120), Version(6, 12, 64), Version(6, 18, 3),
         ],
         "inodes of new entries of a directory logged for a new name are never logged: replay drops the entries (generic/785)";
-    /// An inode that is logged once more so that it exists keeps what it was at the last commit: its
-    /// item says to replay that it is no more than "this inode exists", though the one that it
+    /// An inode that is logged once more so that it exists keeps what it was at the last commit:
+    /// its item says to replay that it is no more than "this inode exists", though the one that it
     /// replaces in the log said all.
     existing_keeps_size = "5254d4181add btrfs: fix zero size inode with non-zero size after log replay",
         None, Some(Version(7, 0, 0)),

@@ -225,7 +225,7 @@ impl Sums {
         page: impl Fn(u64, bool) -> Slice,
     ) -> Option<(u32, Vec<u32>)> {
         let end = asked.at + asked.bytes;
-        if end % PAGE_BYTES as u64 != 0 {
+        if !end.is_multiple_of(PAGE_BYTES as u64) {
             return None;
         }
         let (mut none, mut changes) = (asked.seed, vec![0; units.len()]);

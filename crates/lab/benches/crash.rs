@@ -8,10 +8,10 @@
 //! The workload: programs of 24 random calls (`crash wild --seed 1 --calls 24`, with O_DIRECT and
 //! fallocate) on the file system of 6.18, every rule of its profile, every recovered state checked
 //! in full; F2FS so that none of its known holes is open, as what breaks no rule is looked at
-//! longest. NILFS2 and btrfs explore programs of `crash calls-2` instead, whose crash points have up
-//! to 22 unpersisted writes: nearly all of their states are known, and what is measured is how fast
-//! that is found. `raw/s` counts all of it but the playing of the programs; `distinct/s` what was
-//! recovered, listed, checked and judged, over the time of the same: states that no earlier one
+//! longest. NILFS2 and btrfs explore programs of `crash calls-2` instead, whose crash points have
+//! up to 22 unpersisted writes: nearly all of their states are known, and what is measured is how
+//! fast that is found. `raw/s` counts all of it but the playing of the programs; `distinct/s` what
+//! was recovered, listed, checked and judged, over the time of the same: states that no earlier one
 //! answers for. SCRIPT is what the running kernel is timed with, in the same minute
 //! (`kernel-crash-cycle.sh -f ext4 -s 64 -j`, as root).
 //!

@@ -1,6 +1,6 @@
-//! Bugs of btrfs' logs (A13 to A20, N16 to N25, N31, V24), each in the program that was reported, or
-//! in the shortest that the explorer left: found with the rule left out, and not with it. Found by
-//! generated programs: `tests/bugs.rs`.
+//! Bugs of btrfs' logs (A13 to A20, N16 to N25, N31, V24), each in the program that was reported,
+//! or in the shortest that the explorer left: found with the rule left out, and not with it. Found
+//! by generated programs: `tests/bugs.rs`.
 
 use std::fmt::Write as _;
 
