@@ -126,7 +126,7 @@ fn ours(bench: &Bench, files: u64) -> f64 {
     std::thread::scope(|scope| {
         let done = live(bench, |machine, vfs| {
             let mut worker = None;
-            let mounted = mount(machine, vfs, (dir.path(), Pace::Free), &is_over, || {
+            let mounted = mount(machine, vfs, (dir.path(), Pace::Free, true), &is_over, || {
                 worker = Some(scope.spawn(|| {
                     let rate = work(dir.path(), files);
                     is_over.store(true, Ordering::SeqCst);

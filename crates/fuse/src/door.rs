@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -41,16 +42,22 @@ mod bits {
     pub const DIRECT: i32 = 0o40000;
 }
 
+/// What the kernel asks for before each first write to a file (`file_remove_privs`).
+const CAPABILITY: &str = "security.capability";
+
 /// What the kernel talks to.
 pub struct Door {
     jobs: Sender<Job>,
+    /// Files may have capabilities: somebody set some, or the file system was not made here.
+    has_capabilities: AtomicBool,
 }
 
 impl Door {
-    /// A door, and where its requests come out.
-    pub fn new() -> (Door, Requests) {
+    /// A door, and where its requests come out. `is_new`: the file system has no files yet.
+    pub fn new(is_new: bool) -> (Door, Requests) {
         let (jobs, requests) = channel();
-        (Door { jobs }, Requests(requests))
+        let has_capabilities = AtomicBool::new(!is_new);
+        (Door { jobs, has_capabilities }, Requests(requests))
     }
 
     /// Hands work on. If the simulation is gone, so is the reply, which answers EIO by itself.
@@ -521,6 +528,9 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyEmpty,
     ) {
+        if name == CAPABILITY {
+            self.has_capabilities.store(true, Ordering::Relaxed);
+        }
         let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
         let how = match how {
             0 => XattrSet::Any,
@@ -541,6 +551,9 @@ impl Filesystem for Door {
         size: u32,
         reply: ReplyXattr,
     ) {
+        if name == CAPABILITY && !self.has_capabilities.load(Ordering::Relaxed) {
+            return reply.error(Errno::ENODATA);
+        }
         let name = name.as_bytes().to_vec();
         self.ask(request, move |live| async move {
             xattr(reply, size, live.get_xattr(node.0, &name).await);

@@ -26,17 +26,17 @@ pub struct Mounted {
 }
 
 /// Mounts `vfs` at `dir` until somebody unmounts it or `interrupted` is set; `is_mounted` is called
-/// when it is there. Who is not root needs `fusermount3`.
+/// when it is there. `is_new`: nobody has made files there yet. Who is not root needs `fusermount3`.
 ///
 /// Errors: this host does not mount it there; the simulation cannot go on.
 pub fn mount(
     machine: &Machine,
     vfs: &Vfs,
-    (dir, pace): (&Path, Pace),
+    (dir, pace, is_new): (&Path, Pace, bool),
     interrupted: &AtomicBool,
     is_mounted: impl FnOnce(),
 ) -> Result<Mounted, RecordError> {
-    let (door, requests) = Door::new();
+    let (door, requests) = Door::new(is_new);
     let session = Session::new(door, dir, &config("writepath"));
     let mut session = session.map_err(|e| io::Error::new(e.kind(), format!("FUSE: {e}")))?;
     let mut unmounter = session.unmount_callable();

@@ -91,25 +91,26 @@ pub fn record(
     live_with_faults(bench, |machine, vfs, faults| {
         let faults = faults.clone();
         let obey: Obey = Rc::new(move |step| faults.obey(step));
-        done = Some(record_with((machine, vfs, Some(obey)), command, interrupted));
+        done = Some(record_with((machine, vfs, true), Some(obey), command, interrupted));
         Ok(())
     })?;
     done.unwrap_or(Err(RecordError::Interrupted))
 }
 
-/// The same in the file system that is mounted on `machine`. Errors: as [`record`].
+/// The same in a mounted file system of a machine. `is_new`: nobody has made files there yet.
+/// Errors: as [`record`].
 pub fn record_on(
-    machine: &Machine,
-    vfs: &Vfs,
+    (machine, vfs, is_new): (&Machine, &Vfs, bool),
     command: &[OsString],
     interrupted: &AtomicBool,
 ) -> Result<Recorded, RecordError> {
-    record_with((machine, vfs, None), command, interrupted)
+    record_with((machine, vfs, is_new), None, command, interrupted)
 }
 
 /// The same; the program can have the drive fail.
 fn record_with(
-    (machine, vfs, obey): (&Machine, &Vfs, Option<Obey>),
+    (machine, vfs, is_new): (&Machine, &Vfs, bool),
+    obey: Option<Obey>,
     command: &[OsString],
     interrupted: &AtomicBool,
 ) -> Result<Recorded, RecordError> {
@@ -126,7 +127,7 @@ fn record_with(
     let program = std::env::current_exe()?;
     let (child, connection, mut begin) = spawn(&program, (&dir, &socket), command, &environment)?;
     let mut running = Running(child);
-    let (door, requests) = Door::new();
+    let (door, requests) = Door::new(is_new);
     let session = Session::from_fd(door, connection, SessionACL::All, config("writepath"))?;
     let session =
         std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;

@@ -30,18 +30,21 @@ pub struct Requests(pub(crate) Receiver<Job>);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Over;
 
-/// How often a request is looked for before the thread sleeps: the next one of a busy program
-/// comes sooner than a sleeping thread wakes.
-const LOOKS: u32 = 200;
+/// How long a request is looked for before the thread sleeps: the next one of a busy program comes
+/// sooner than a sleeping thread wakes. Whoever else wants the CPU gets it meanwhile.
+const EAGER: Duration = Duration::from_micros(100);
 
 impl Requests {
     /// The next request; `None` after `patience`. Errors: the session is over.
     pub fn next(&self, patience: Duration) -> Result<Option<Job>, Over> {
-        for _ in 0..LOOKS {
+        #[expect(clippy::disallowed_methods, reason = "how long the host's CPU is kept busy")]
+        let begin = Instant::now();
+        loop {
             match self.0.try_recv() {
                 Ok(job) => return Ok(Some(job)),
                 Err(TryRecvError::Disconnected) => return Err(Over),
-                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+                Err(TryRecvError::Empty) if begin.elapsed() > EAGER => break,
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
             }
         }
         match self.0.recv_timeout(patience) {

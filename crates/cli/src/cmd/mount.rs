@@ -80,7 +80,8 @@ fn mounted(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
             a.fs, a.device, a.clock
         ));
     };
-    let done = wp_fuse::mount(&machine, &vfs, (&a.dir, pace), &interrupted, ready);
+    let done =
+        wp_fuse::mount(&machine, &vfs, (&a.dir, pace, a.image.is_none()), &interrupted, ready);
     let Mounted { calls, was_busy } = match done {
         Ok(done) => done,
         Err(RecordError::Machine(e)) => return Err(out.machine_error(&e)),

@@ -523,9 +523,10 @@ fn recorded(a: &Args, fs: &str, out: &Out) -> Result<Program, ExitCode> {
         Some(path) => Some(crate::images::load(path, out)?.0),
         None => None,
     };
+    let is_new = image.is_none();
     let machine = Machine::new(spec, image).map_err(|e| out.machine_error(&e))?;
     let vfs = machine.mount().map_err(|e| out.machine_error(&e))?;
-    let done = wp_fuse::record_on(&machine, &vfs, &a.command, &out.interrupt());
+    let done = wp_fuse::record_on((&machine, &vfs, is_new), &a.command, &out.interrupt());
     let recording = super::host_program::told(&a.command, done, out)?;
     let program = recording.program();
     if let Some(file) = file {

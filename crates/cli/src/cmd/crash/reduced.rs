@@ -12,8 +12,8 @@ use wp_base::plain::Shown as _;
 use wp_crash::Rule;
 use wp_lab::crash::bugs::{Bug, Cause, affected, cause as cause_of};
 use wp_lab::crash::{
-    Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Source, Watch, line as command_line,
-    minimise, play, resume, write_reproducer,
+    Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Source, Watch,
+    line as command_line, minimise, play, resume, write_reproducer,
 };
 use wp_lab::machine::MachineError;
 use wp_workload::program::Step;
