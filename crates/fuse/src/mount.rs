@@ -26,7 +26,8 @@ pub struct Mounted {
 }
 
 /// Mounts `vfs` at `dir` until somebody unmounts it or `interrupted` is set; `is_mounted` is called
-/// when it is there. `is_new`: nobody has made files there yet. Who is not root needs `fusermount3`.
+/// when it is there. `is_new`: nobody has made files there yet. Who is not root needs
+/// `fusermount3`.
 ///
 /// Errors: this host does not mount it there; the simulation cannot go on.
 pub fn mount(

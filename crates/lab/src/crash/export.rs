@@ -41,8 +41,8 @@ struct Wanted {
 }
 
 /// What a file of the host was when it was laid out. Whoever changes it changes `mtime`, which is
-/// long past, even within the tick of the clock (4 ms). `ctime` changes more often: SQLite, as root,
-/// gives a log to its owner whenever it opens it.
+/// long past, even within the tick of the clock (4 ms). `ctime` changes more often: SQLite, as
+/// root, gives a log to its owner whenever it opens it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     ino: u64,
