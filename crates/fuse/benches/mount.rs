@@ -1,14 +1,15 @@
-//! Files made, written and closed a second through FUSE: on a simulated file system, beside a file
-//! system of `fuser` that is empty and keeps nothing, in turns on the same host. What it lacks to
-//! the second is the simulation; the rest is the kernel's.
+//! Files made, written and closed a second through FUSE: by a program that is recorded on a simulated
+//! file system (`crash -- CMD`), beside a file system of `fuser` that is empty and keeps nothing, in
+//! turns on the same host. What it lacks to the second is the simulation; the rest is the kernel's.
 //!
 //! `cargo bench -p wp-fuse --bench mount [-- [--files N] [--turns N] [--fs NAME]]`, as root or with
 //! `fusermount3`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -17,8 +18,9 @@ use fuser::{
     OpenFlags, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyWrite, Request, Session,
     WriteFlags,
 };
-use wp_fuse::{Pace, config, mount};
-use wp_lab::crash::{Bench, live};
+use tempfile::NamedTempFile;
+use wp_fuse::{config, entered, record};
+use wp_lab::crash::Bench;
 
 /// Answers what the program of this benchmark asks for, and keeps nothing.
 struct Empty(AtomicU64);
@@ -98,48 +100,51 @@ impl Filesystem for Empty {
     }
 }
 
-/// Files a second.
-fn work(dir: &Path, files: u64) -> f64 {
+/// What this program is called with to be the program that makes files.
+const WORK: &str = "--work";
+
+/// Makes files in the working directory, and writes to `into` how many a second.
+fn work(files: u64, into: &Path) {
     #[expect(clippy::disallowed_methods, reason = "what is measured is the host")]
     let begin = Instant::now();
     for n in 0..files {
-        let path = dir.join(format!("file-{n}"));
+        let path = format!("file-{n}");
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).expect("made");
         file.write_all(&[7; 100]).expect("written");
     }
-    files as f64 / begin.elapsed().as_secs_f64()
+    let rate = files as f64 / begin.elapsed().as_secs_f64();
+    std::fs::write(into, rate.to_string()).expect("written");
+}
+
+/// The command line of [`work`], and where its rate comes.
+fn worker(files: u64) -> (Vec<OsString>, NamedTempFile) {
+    let rate = NamedTempFile::new().expect("a file");
+    let program = std::env::current_exe().expect("this program");
+    let words = [program.into(), WORK.into(), files.to_string().into(), rate.path().into()];
+    (words.to_vec(), rate)
+}
+
+fn rate(of: &NamedTempFile) -> f64 {
+    std::fs::read_to_string(of.path()).expect("read").parse().expect("a number")
 }
 
 fn empty(files: u64) -> f64 {
     let dir = tempfile::tempdir().expect("a directory");
     let session = Session::new(Empty(AtomicU64::new(2)), dir.path(), &config("empty"));
     let session = session.and_then(Session::spawn).expect("mounted");
-    let rate = work(dir.path(), files);
+    let (words, file) = worker(files);
+    let mut command = Command::new(&words[0]);
+    let status = command.args(&words[1..]).current_dir(dir.path()).status();
+    assert!(status.is_ok_and(|s| s.success()));
     drop(session);
-    rate
+    rate(&file)
 }
 
 fn ours(bench: &Bench, files: u64) -> f64 {
-    let dir = tempfile::tempdir().expect("a directory");
-    let is_over = AtomicBool::new(false);
-    let mut rate = 0.0;
-    std::thread::scope(|scope| {
-        let done = live(bench, |machine, vfs| {
-            let mut worker = None;
-            let mounted = mount(machine, vfs, (dir.path(), Pace::Free, true), &is_over, || {
-                worker = Some(scope.spawn(|| {
-                    let rate = work(dir.path(), files);
-                    is_over.store(true, Ordering::SeqCst);
-                    rate
-                }));
-            });
-            mounted.expect("mounted");
-            rate = worker.map(|w| w.join().expect("it ends")).unwrap_or_default();
-            Ok(())
-        });
-        done.expect("a machine");
-    });
-    rate
+    let (words, file) = worker(files);
+    let recorded = record(bench, &words, &AtomicBool::new(false)).expect("recorded");
+    assert_eq!((recorded.code, recorded.recording.calls()), (0, 3 * files));
+    rate(&file)
 }
 
 fn median(mut all: Vec<f64>) -> f64 {
@@ -149,6 +154,16 @@ fn median(mut all: Vec<f64>) -> f64 {
 
 fn main() {
     let (mut files, mut turns, mut fs) = (10_000, 5, "ext4,era=6.18".to_owned());
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(code) = entered(&words) {
+        std::process::exit(code.into());
+    }
+    if let [what, files, into] = &words[..]
+        && what == WORK
+    {
+        let files = files.to_str().and_then(|n| n.parse().ok()).expect("a number");
+        return work(files, Path::new(into));
+    }
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().unwrap_or_default();

@@ -42,6 +42,9 @@ impl Control {
     }
 }
 
+/// The extended attribute of the root directory that is asked for when a program has ended.
+pub(crate) const END: &str = "user.writepath-end";
+
 /// Longest part of a line that is kept while its end has not come, bytes.
 const LINE_MAX: usize = 1 << 20;
 

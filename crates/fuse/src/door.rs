@@ -1,12 +1,15 @@
 //! The side of the kernel: requests of FUSE, each a job for the simulation's thread, from which its
 //! answer goes straight back.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -18,13 +21,15 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SessionACL, TimeOrNow, WriteFlags,
 };
 use wp_base::FsResult;
+use wp_lab::machine::{MachineError, describe};
 use wp_vfs::{Attr, DeviceNumber, FileType, RenameHow, Seek, XattrSet};
 use wp_workload::program::Flags;
 
-use crate::control::Control;
+use crate::control::{Control, END};
 use crate::live::{Caller, Change, Live, When};
+use crate::recording::Recording;
 use crate::reply::{FOREVER, WallTime, device_number, errno, file_attr, kind, time_spec};
-use crate::serve::{Job, Requests, Work};
+use crate::serve::{Here, Job, Requests, Work};
 
 /// Bytes of a write that the kernel sends whole.
 const WRITE_MAX: u32 = 1 << 20;
@@ -45,9 +50,29 @@ mod bits {
 /// What the kernel asks for before each first write to a file (`file_remove_privs`).
 const CAPABILITY: &str = "security.capability";
 
+/// Makes the simulation on the thread that it will stay on.
+pub type Make = Box<dyn FnOnce() -> Result<Here, MachineError> + Send>;
+
+/// What was recorded. Errors: the simulation cannot be, or could not go on.
+pub type Ended = Result<Recording, MachineError>;
+
+/// Who does what is asked for.
+enum Does {
+    /// Another thread.
+    There(Sender<Job>),
+    /// The thread that asks.
+    Here { make: Mutex<Option<Make>>, ended: Sender<Ended> },
+}
+
+thread_local! {
+    /// The simulation of this thread. One that nobody has ended is left as it is when the thread
+    /// ends: what it needs of the thread may be gone by then.
+    static HERE: RefCell<Option<ManuallyDrop<Here>>> = const { RefCell::new(None) };
+}
+
 /// What the kernel talks to.
 pub struct Door {
-    jobs: Sender<Job>,
+    does: Does,
     /// Files may have capabilities: somebody set some, or the file system was not made here.
     has_capabilities: AtomicBool,
 }
@@ -57,7 +82,14 @@ impl Door {
     pub fn new(is_new: bool) -> (Door, Requests) {
         let (jobs, requests) = channel();
         let has_capabilities = AtomicBool::new(!is_new);
-        (Door { jobs, has_capabilities }, Requests(requests))
+        (Door { does: Does::There(jobs), has_capabilities }, Requests(requests))
+    }
+
+    /// A door to a new file system whose simulation does requests at once, where they are read;
+    /// `ended` is told what it has recorded ([`END`]), or why it could not go on.
+    pub fn here(make: Make, ended: Sender<Ended>) -> Door {
+        let does = Does::Here { make: Mutex::new(Some(make)), ended };
+        Door { does, has_capabilities: AtomicBool::new(false) }
     }
 
     /// Hands work on. If the simulation is gone, so is the reply, which answers EIO by itself.
@@ -65,8 +97,39 @@ impl Door {
     where
         F: Future<Output = ()> + 'static,
     {
-        let begin = Box::new(move |live: Rc<Live>| Box::pin(begin(live)) as Work);
-        let _ = self.jobs.send(Job { pid: request.pid(), begin });
+        let (make, ended) = match &self.does {
+            Does::There(jobs) => {
+                let begin = Box::new(move |live: Rc<Live>| Box::pin(begin(live)) as Work);
+                let _ = jobs.send(Job { pid: request.pid(), begin });
+                return;
+            }
+            Does::Here { make, ended } => (make, ended),
+        };
+        HERE.with_borrow_mut(|here| {
+            if let Some(make) = make.lock().unwrap_or_else(|e| e.into_inner()).take() {
+                match make() {
+                    Ok(made) => *here = Some(ManuallyDrop::new(made)),
+                    Err(e) => drop(ended.send(Err(e))),
+                }
+            }
+            let Some(simulation) = here else { return };
+            if let Err(outcome) = simulation.work(request.pid(), begin) {
+                drop(ended.send(Err(MachineError::Stall(describe(&outcome)))));
+                *here = None;
+            }
+        });
+    }
+
+    /// The program has ended.
+    fn end(&self) {
+        let Does::Here { make, ended } = &self.does else { return };
+        let recording = match HERE.take() {
+            Some(here) => ManuallyDrop::into_inner(here).end(),
+            // Nothing was asked for.
+            None if make.lock().is_ok_and(|make| make.is_some()) => Recording::default(),
+            None => return,
+        };
+        drop(ended.send(Ok(recording)));
     }
 }
 
@@ -551,6 +614,10 @@ impl Filesystem for Door {
         size: u32,
         reply: ReplyXattr,
     ) {
+        if name == END && node == INodeNo::ROOT {
+            self.end();
+            return reply.error(Errno::ENODATA);
+        }
         if name == CAPABILITY && !self.has_capabilities.load(Ordering::Relaxed) {
             return reply.error(Errno::ENODATA);
         }

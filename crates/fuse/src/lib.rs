@@ -1,8 +1,8 @@
 //! A mounted file system of ours under the programs of this host, through FUSE.
 //!
-//! Picture:    program -> kernel (FUSE) -> [`Door`] (thread of the session) -> jobs ->
-//!             [`Live`] (thread of the simulation) -> `Player` -> `Vfs`; each call is in the
-//!             [`Recording`].
+//! Picture:    program -> kernel (FUSE) -> [`Door`] (thread of the session) -> [`Live`] ->
+//!             `Player` -> `Vfs`; each call is in the [`Recording`]. The simulation is on that
+//!             thread ([`Here`]), or gets jobs on one of its own ([`serve`]), which also has a pace.
 //! Invariants: 1. the simulation is one thread, and does one request at a time in the order in
 //!                which they came: what it did, a program of the recorded calls does again;
 //!             2. a call is recorded when it has been answered, before its caller knows;
@@ -21,11 +21,11 @@ mod recording;
 mod reply;
 mod serve;
 
-pub use door::{Door, config};
+pub use door::{Door, Ended, Make, config};
 pub use live::Live;
 pub use mount::{Mounted, mount};
 pub use private::{entered, spawn};
 
 pub use record::{RecordError, Recorded, record, record_on};
 pub use recording::Recording;
-pub use serve::{Job, Over, Pace, Requests, serve};
+pub use serve::{Here, Job, Over, Pace, Requests, serve};

@@ -18,6 +18,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
+use rustix::fs::getxattr;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -26,6 +27,8 @@ use rustix::net::{
 use rustix::process::{
     Signal, WaitOptions, getegid, geteuid, set_parent_process_death_signal, wait,
 };
+
+use crate::control::END;
 
 /// First words of the command lines with which this program calls itself.
 const ENTER: &str = "__enter";
@@ -170,6 +173,8 @@ fn enter(args: &[OsString]) -> io::Result<u8> {
     drop(door);
     let mut init = Command::new("/proc/self/exe");
     let status = init.arg(FIRST).arg(dir).args(command).status()?;
+    // Whoever serves the mount is told: all that was to come has come.
+    let _ = getxattr(dir, END, &mut [0; 1][..]);
     Ok(code(status))
 }
 

@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Child;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 use std::{fmt, io};
 
 use fuser::{Session, SessionACL};
@@ -21,7 +23,7 @@ use crate::door::{Door, config};
 use crate::live::{Live, Obey};
 use crate::private::spawn;
 use crate::recording::Recording;
-use crate::serve::{Pace, serve};
+use crate::serve::{Here, Pace, serve};
 
 /// A run of a program.
 #[derive(Debug)]
@@ -76,6 +78,51 @@ impl Drop for Running {
     }
 }
 
+/// A program that runs in a file system of its own, and the session that serves it.
+struct Started {
+    running: Running,
+    session: std::thread::JoinHandle<io::Result<()>>,
+    _scratch: Scratch,
+}
+
+impl Started {
+    /// Starts `command` on what is behind `door`; `controls`: its control files.
+    fn new(door: Door, command: &[OsString], controls: &[Control]) -> io::Result<Started> {
+        let scratch = Scratch::new("writepath-program")?;
+        // The program may be another user's.
+        fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
+        let (dir, socket) = (scratch.path().join("mount"), scratch.path().join("socket"));
+        fs::create_dir(&dir)?;
+        let mut environment = vec![("WRITEPATH_DIR", dir.clone().into_os_string())];
+        let of = |c: &Control| (c.variable(), dir.join(c.name()).into_os_string());
+        environment.extend(controls.iter().map(of));
+        let program = std::env::current_exe()?;
+        let paths = (dir.as_path(), socket.as_path());
+        let (child, connection, mut begin) = spawn(&program, paths, command, &environment)?;
+        let running = Running(child);
+        let session = Session::from_fd(door, connection, SessionACL::All, config("writepath"))?;
+        let thread = std::thread::Builder::new().name("fuse".to_owned());
+        let session = thread.spawn(move || session.run())?;
+        begin.write_all(b"g")?;
+        Ok(Started { running, session, _scratch: scratch })
+    }
+
+    /// Waits for the end of the program, which is killed if `is_over`. Its exit code.
+    fn end(mut self, is_over: bool) -> io::Result<i32> {
+        if is_over {
+            self.running.0.kill()?;
+        }
+        let status = self.running.0.wait()?;
+        // It ends with the mount.
+        drop(self.session.join());
+        let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+        Ok(status.code().unwrap_or(128 + signal.unwrap_or(0)))
+    }
+}
+
+/// How often an interrupt is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Runs `command` (its name and arguments) in a new file system of `bench`, mounted for it alone,
 /// and records its calls. Its standard output goes where errors go. Lines that are written to
 /// `$WRITEPATH_FAULT` have the drive fail.
@@ -87,14 +134,37 @@ pub fn record(
     command: &[OsString],
     interrupted: &AtomicBool,
 ) -> Result<Recorded, RecordError> {
-    let mut done = None;
-    live_with_faults(bench, |machine, vfs, faults| {
-        let faults = faults.clone();
+    let bench = bench.clone();
+    let make = move || {
+        let (machine, vfs, faults) = live_with_faults(&bench)?;
         let obey: Obey = Rc::new(move |step| faults.obey(step));
-        done = Some(record_with((machine, vfs, true), Some(obey), command, interrupted));
-        Ok(())
-    })?;
-    done.unwrap_or(Err(RecordError::Interrupted))
+        Ok(Here::new(machine, Live::new(vfs, EPOCH_SECS, true).with_faults(obey)))
+    };
+    let (ended, told) = channel();
+    let door = Door::here(Box::new(make), ended);
+    let mut started = Started::new(door, command, &[Control::Ack, Control::Fault])?;
+    let mut is_interrupted = false;
+    let ended = loop {
+        match told.recv_timeout(LOOK) {
+            Ok(ended) => break Some(ended),
+            Err(RecvTimeoutError::Disconnected) => break None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        is_interrupted = interrupted.load(Ordering::SeqCst);
+        // Nobody can say what was recorded if the process that mounts was killed.
+        if is_interrupted || started.running.0.try_wait()?.is_some() {
+            break told.try_recv().ok();
+        }
+    };
+    let code = started.end(is_interrupted || matches!(ended, Some(Err(_))))?;
+    match ended {
+        _ if is_interrupted => Err(RecordError::Interrupted),
+        Some(recording) => Ok(Recorded { recording: recording?, code }),
+        None => {
+            Err(io::Error::other(format!("exit {code}: {command:?} was not started, or killed"))
+                .into())
+        }
+    }
 }
 
 /// The same in a mounted file system of a machine. `is_new`: nobody has made files there yet.
@@ -104,54 +174,17 @@ pub fn record_on(
     command: &[OsString],
     interrupted: &AtomicBool,
 ) -> Result<Recorded, RecordError> {
-    record_with((machine, vfs, is_new), None, command, interrupted)
-}
-
-/// The same; the program can have the drive fail.
-fn record_with(
-    (machine, vfs, is_new): (&Machine, &Vfs, bool),
-    obey: Option<Obey>,
-    command: &[OsString],
-    interrupted: &AtomicBool,
-) -> Result<Recorded, RecordError> {
-    let scratch = Scratch::new("writepath-program")?;
-    // The program may be another user's.
-    fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
-    let (dir, socket) = (scratch.path().join("mount"), scratch.path().join("socket"));
-    fs::create_dir(&dir)?;
-    let mut environment = vec![("WRITEPATH_DIR", dir.clone().into_os_string())];
-    let mut controls = vec![Control::Ack];
-    controls.extend(obey.is_some().then_some(Control::Fault));
-    let of = |c: Control| (c.variable(), dir.join(c.name()).into_os_string());
-    environment.extend(controls.into_iter().map(of));
-    let program = std::env::current_exe()?;
-    let (child, connection, mut begin) = spawn(&program, (&dir, &socket), command, &environment)?;
-    let mut running = Running(child);
     let (door, requests) = Door::new(is_new);
-    let session = Session::from_fd(door, connection, SessionACL::All, config("writepath"))?;
-    let session =
-        std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
-    begin.write_all(b"g")?;
-    let live = Live::new(vfs.clone(), EPOCH_SECS, true);
-    let live = Rc::new(match obey {
-        Some(obey) => live.with_faults(obey),
-        None => live,
-    });
+    let started = Started::new(door, command, &[Control::Ack])?;
+    let live = Rc::new(Live::new(vfs.clone(), EPOCH_SECS, true));
     let is_interrupted = || interrupted.load(Ordering::SeqCst);
     let served = serve(&machine.rt, &live, (&requests, Pace::Free), is_interrupted);
     // Whatever asks now is answered with an error.
     drop(requests);
-    if served.is_err() || is_interrupted() {
-        running.0.kill()?;
-    }
-    let status = running.0.wait()?;
-    // It ends with the mount.
-    drop(session.join());
+    let code = started.end(served.is_err() || is_interrupted())?;
     served.map_err(|outcome| MachineError::Stall(describe(&outcome)))?;
     if is_interrupted() {
         return Err(RecordError::Interrupted);
     }
-    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-    let code = status.code().unwrap_or(128 + signal.unwrap_or(0));
     Ok(Recorded { recording: live.end(), code })
 }

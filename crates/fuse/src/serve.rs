@@ -8,9 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use wp_base::Time;
+use wp_lab::machine::Machine;
 use wp_rt::{Outcome, Rt};
 
 use crate::live::Live;
+use crate::recording::Recording;
 
 /// What one request does, on the simulation's thread.
 pub type Work = Pin<Box<dyn Future<Output = ()>>>;
@@ -79,8 +81,7 @@ pub fn serve(
     (requests, pace): (&Requests, Pace),
     is_over: impl Fn() -> bool,
 ) -> Result<(), Outcome> {
-    let mut names: BTreeMap<u32, Rc<str>> = BTreeMap::new();
-    let mut name = |pid: u32| names.entry(pid).or_insert_with(|| name_of(pid)).clone();
+    let mut names = Names::default();
     #[expect(clippy::disallowed_methods, reason = "a paced clock is the wall's")]
     let (start, first) = (Instant::now(), rt.now());
     loop {
@@ -98,7 +99,7 @@ pub fn serve(
         }
         match requests.next(patience) {
             Ok(Some(job)) => {
-                let name = name(job.pid);
+                let name = names.of(job.pid);
                 // The kernel itself lets go of files: that is no process' call.
                 if job.pid != 0 {
                     live.set_task(&name);
@@ -116,8 +117,55 @@ pub fn serve(
     }
 }
 
+/// Names of processes by their numbers.
+#[derive(Default)]
+struct Names(BTreeMap<u32, Rc<str>>);
+
+impl Names {
+    fn of(&mut self, pid: u32) -> Rc<str> {
+        self.0.entry(pid).or_insert_with(|| name_of(pid)).clone()
+    }
+}
+
 /// The name of a process, as the kernel has it; its number where it is gone.
 fn name_of(pid: u32) -> Rc<str> {
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
     comm.map_or_else(|_| format!("process {pid}").into(), |comm| comm.trim_end().into())
+}
+
+/// A simulation on the thread that takes requests from the kernel, in free time: no other thread
+/// has to be woken for them.
+pub struct Here {
+    machine: Machine,
+    live: Rc<Live>,
+    names: Names,
+}
+
+impl Here {
+    /// What is mounted on a machine.
+    pub fn new(machine: Machine, live: Live) -> Here {
+        Here { machine, live: Rc::new(live), names: Names::default() }
+    }
+
+    /// Does what a process asks for. Errors: the simulation cannot go on.
+    pub(crate) fn work<F>(
+        &mut self,
+        pid: u32,
+        begin: impl FnOnce(Rc<Live>) -> F,
+    ) -> Result<(), Outcome>
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let name = self.names.of(pid);
+        // As in `serve`.
+        if pid != 0 {
+            self.live.set_task(&name);
+        }
+        self.machine.rt.block_on(&name, begin(self.live.clone()))
+    }
+
+    /// What was recorded.
+    pub(crate) fn end(self) -> Recording {
+        self.live.end()
+    }
 }

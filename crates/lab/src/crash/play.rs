@@ -320,29 +320,24 @@ pub fn live<T>(
     bench: &Bench,
     work: impl FnOnce(&Machine, &Vfs) -> Result<T, MachineError>,
 ) -> Result<T, MachineError> {
-    live_on(bench, false, |machine, vfs, _| work(machine, vfs))
+    let (machine, vfs, _) = mounted(bench, false)?;
+    work(&machine, &vfs)
 }
 
-/// The same on a drive that `work` may have fail: for a program of the host that is recorded first.
+/// A machine with a file system that is mounted as for [`play()`], without a tape, on a drive that
+/// can be told to fail: for a program of the host that is recorded first.
 ///
-/// Errors: as [`play()`], and those of `work`.
-pub fn live_with_faults<T>(
-    bench: &Bench,
-    work: impl FnOnce(&Machine, &Vfs, &Faults) -> Result<T, MachineError>,
-) -> Result<T, MachineError> {
-    live_on(bench, true, work)
+/// Errors: as [`play()`].
+pub fn live_with_faults(bench: &Bench) -> Result<(Machine, Vfs, Faults), MachineError> {
+    mounted(bench, true)
 }
 
-fn live_on<T>(
-    bench: &Bench,
-    fails: bool,
-    work: impl FnOnce(&Machine, &Vfs, &Faults) -> Result<T, MachineError>,
-) -> Result<T, MachineError> {
+fn mounted(bench: &Bench, fails: bool) -> Result<(Machine, Vfs, Faults), MachineError> {
     let (machine, _, faults) = bench.machine(bench.image()?, &[], fails)?;
     let vfs = machine.mount()?;
     settle(bench, &machine, &vfs)?;
     faults.begin();
-    work(&machine, &vfs, &faults)
+    Ok((machine, vfs, faults))
 }
 
 /// Rests until no write of the mount is unpersisted.
