@@ -1,6 +1,7 @@
-//! Files made, written and closed a second through FUSE: by a program that is recorded on a simulated
-//! file system (`crash -- CMD`), beside a file system of `fuser` that is empty and keeps nothing, in
-//! turns on the same host. What it lacks to the second is the simulation; the rest is the kernel's.
+//! Files made, written and closed a second through FUSE: by a program that is recorded on a
+//! simulated file system (`crash -- CMD`), beside a file system of `fuser` that is empty and keeps
+//! nothing, in turns on the same host. What it lacks to the second is the simulation; the rest is
+//! the kernel's.
 //!
 //! `cargo bench -p wp-fuse --bench mount [-- [--files N] [--turns N] [--fs NAME]]`, as root or with
 //! `fusermount3`.

@@ -2,7 +2,8 @@
 //!
 //! Picture:    program -> kernel (FUSE) -> [`Door`] (thread of the session) -> [`Live`] ->
 //!             `Player` -> `Vfs`; each call is in the [`Recording`]. The simulation is on that
-//!             thread ([`Here`]), or gets jobs on one of its own ([`serve`]), which also has a pace.
+//!             thread ([`Here`]), or gets jobs on one of its own ([`serve`]), which also has a
+//!             pace.
 //! Invariants: 1. the simulation is one thread, and does one request at a time in the order in
 //!                which they came: what it did, a program of the recorded calls does again;
 //!             2. a call is recorded when it has been answered, before its caller knows;
