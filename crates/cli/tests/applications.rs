@@ -8,8 +8,7 @@ use std::process::Command;
 use super::programs::{BINARY, app, can_mount, crash, document, has, said};
 
 /// How a server is explored in a test: not its preparation, and few states of each crash point.
-const SERVER: [&str; 6] =
-    ["--after-acks", "1", "--states-per-point", "1", "--check-timeout", "60s"];
+const SERVER: [&str; 6] = ["--after-acks", "1", "--max-states", "1", "--check-timeout", "60s"];
 
 /// In how many states the checker of an application refuses what it has acknowledged. `settings`:
 /// arguments of its `run`; `word`: that of its `check`.
@@ -167,7 +166,7 @@ fn innodb_keeps_each_commit_and_not_with_a_log_that_is_not_synced() {
 }
 
 /// `--after-acks` leaves out what an exploration of everything shows with fewer acknowledgements,
-/// and nothing else; `--states-per-point` leaves out some.
+/// and nothing else; `--max-states` leaves out some.
 #[test]
 fn crash_points_before_an_acknowledgement_are_left_out() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -204,7 +203,7 @@ fn crash_points_before_an_acknowledgement_are_left_out() {
         let seen = seen(&format!("after{after}"), &["--after-acks", &after.to_string()]);
         assert_eq!(seen.0, expected);
     }
-    let few = seen("few", &["--states-per-point", "1"]);
+    let few = seen("few", &["--max-states", "1"]);
     assert!(few.0.iter().all(|l| all.0.contains(l)), "{few:?}");
     assert!(few.1 < all.1, "{} of {} states", few.1, all.1);
     let too_many = Command::new(BINARY)

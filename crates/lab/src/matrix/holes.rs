@@ -208,9 +208,9 @@ mod tests {
             );
             holes.iter().map(|h| h.id).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(of_era("3.4"), "V1 V2 V3 V4 V5 V6 V7 V8");
-        assert_eq!(of_era("3.8"), "V3 V4 V5 V6 V7 V8");
-        assert_eq!(of_era("4.6"), "V5 V6 V7 V8");
+        assert_eq!(of_era("3.4"), "V1 V2 V3 V4 V5 V6 V7 V8 V25 V26");
+        assert_eq!(of_era("3.8"), "V3 V4 V5 V6 V7 V8 V25 V26");
+        assert_eq!(of_era("4.6"), "V5 V6 V7 V8 V26");
         assert_eq!(of_era("5.10"), "V9");
         assert_eq!(of_era("6.18"), "");
     }

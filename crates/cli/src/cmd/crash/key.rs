@@ -35,8 +35,8 @@ pub(super) fn key(a: &Args, c: &Campaign) -> String {
         " --first {} --end {} --complete {} --samples {}",
         c.programs.0, c.programs.1, c.plan.complete, c.plan.samples
     );
-    if let Some(most) = a.states_per_point {
-        t += &format!(" --states-per-point {most}");
+    if let Some(most) = a.max_states {
+        t += &format!(" --max-states {most}");
     }
     if c.after_acks > 0 {
         t += &format!(" --after-acks {}", c.after_acks);

@@ -208,8 +208,8 @@ pub struct Args {
     /// losses, prefixes and random states in turn, chosen by --seed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(help_heading = "Crash states")]
-    states_per_point: Option<u64>,
-    /// Leave out crash points before the Nth acknowledgement; 0: none
+    max_states: Option<u64>,
+    /// Leave out crash points before acknowledgement N; 0: none
     ///
     /// For a program that first prepares something, as a database server its files: it acknowledges
     /// a line when it is ready, and power failures before that say nothing of interest.
@@ -221,11 +221,11 @@ pub struct Args {
     #[arg(long)]
     #[arg(help_heading = "Checks")]
     no_check: bool,
-    /// Crash each new recovery too, in N states of its writes; 0: never
+    /// Crash each new recovery in N states of its writes; 0: never
     #[arg(long, default_value_t = 0)]
     #[arg(help_heading = "Crash states", value_name = "N")]
     second: u32,
-    /// Mount N states of each program and crash the mount; 0: none
+    /// Mount N states of each program, crash the mounts; 0: none
     ///
     /// The mount replays the journal, deletes orphans and is unmounted; power fails in between.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -496,7 +496,7 @@ fn campaign(a: &Args) -> Result<Campaign, String> {
         plan: Plan {
             complete: a.complete.min(20),
             samples: a.samples,
-            most: a.states_per_point.unwrap_or(u64::MAX),
+            most: a.max_states.unwrap_or(u64::MAX),
             ..Plan::default()
         },
         seed: a.seed,

@@ -329,7 +329,7 @@ pub(super) fn text(
     )
     .expect(line);
     if explored.cuts_sampled > 0
-        && let Some(most) = a.states_per_point
+        && let Some(most) = a.max_states
     {
         writeln!(
             t,

@@ -168,7 +168,9 @@ mod tests {
 
     fn setting(fs: &str) -> Campaign {
         let (entry, options) = file_system(fs).expect("a file system");
-        let bench = Bench::of(entry, options).expect("a machine");
+        let mut bench = Bench::of(entry, options).expect("a machine");
+        // As much as NILFS2 needs.
+        bench.device_params = vec![("capacity_bytes".to_owned(), 256 << 20)];
         Campaign::new(bench, Source::Text(Program::default()), (0, 1))
     }
 
