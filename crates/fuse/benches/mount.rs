@@ -23,6 +23,9 @@ use tempfile::NamedTempFile;
 use wp_fuse::{config, entered, record};
 use wp_lab::crash::Bench;
 
+#[global_allocator]
+static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
+
 /// Answers what the program of this benchmark asks for, and keeps nothing.
 struct Empty(AtomicU64);
 
