@@ -5,7 +5,7 @@ usage: lazyfs.py LAZYFS WRITEPATH [N]
 
 LAZYFS is the program that LazyFS's build makes. A state of LazyFS: a transaction, `lazyfs::clear-cache`, which drops
 what was not synced, an open with an integrity check. A state of Writepath: the same check in a distinct recovered
-tree of N transactions (apps/sqlite). Both have journal_mode=WAL and synchronous=FULL, and data in memory (tmpfs).
+tree of N transactions (apps/sqlite). Both have journal_mode=DELETE and synchronous=EXTRA, and data in memory (tmpfs).
 """
 import json
 import os
@@ -53,8 +53,8 @@ def lazyfs(program, count, scratch):
     begin = time.monotonic()
     for n in range(count):
         db = sqlite3.connect(path, isolation_level=None)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
+        db.execute("PRAGMA journal_mode=DELETE")
+        db.execute("PRAGMA synchronous=EXTRA")
         db.execute("CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, text TEXT)")
         db.execute("INSERT INTO t VALUES (?, ?)", (n, "x" * 100))
         with open(f"{scratch}/faults", "w") as faults:
@@ -79,7 +79,7 @@ def writepath(program, count, scratch):
     check = f"{REPOSITORY}/apps/sqlite/check"
     command = [program, "crash", "--json", "--workers", "1", "--device", "ssd-128"]
     command += ["--check-dir", scratch, "--checker", check, "--"]
-    command += [f"{REPOSITORY}/apps/sqlite/run", "wal", "full", str(count)]
+    command += [f"{REPOSITORY}/apps/sqlite/run", "delete", "extra", str(count)]
     begin = time.monotonic()
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     seconds = time.monotonic() - begin
