@@ -86,7 +86,7 @@ impl Door {
     }
 
     /// A door to a new file system whose simulation does requests at once, where they are read;
-    /// `ended` is told what it has recorded ([`END`]), or why it could not go on.
+    /// `ended` is told what it has recorded when its program is over, or why it could not go on.
     pub fn here(make: Make, ended: Sender<Ended>) -> Door {
         let does = Does::Here { make: Mutex::new(Some(make)), ended };
         Door { does, has_capabilities: AtomicBool::new(false) }
