@@ -161,8 +161,9 @@ pub fn record(
         _ if is_interrupted => Err(RecordError::Interrupted),
         Some(recording) => Ok(Recorded { recording: recording?, code }),
         None => {
-            Err(io::Error::other(format!("exit {code}: {command:?} was not started, or killed"))
-                .into())
+            let name = command.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+            let what = format!("{name}: exit {code}; the process that mounts for it was killed");
+            Err(io::Error::other(what).into())
         }
     }
 }

@@ -281,7 +281,8 @@ pub struct Args {
     without: Option<String>,
     /// Stop after this time: 90s, 5m
     ///
-    /// With --mutate, crash-safety points that were not explored by then count as interrupted.
+    /// With several --fs each has this time. With --mutate, crash-safety points that were not
+    /// explored by then count as interrupted.
     #[arg(long)]
     budget: Option<String>,
     /// Show one crash state: program --first, FRAME, without writes U,V,…

@@ -96,13 +96,14 @@ fn with(c: &Campaign, more: &[&str]) -> Option<Options> {
     Some(options)
 }
 
-/// Does the program break the rule with more options? `None`: that is not known.
+/// Does the program break the rule with more options, and how many of its calls fail? `None`: that
+/// is not known.
 fn breaks(
     (c, program): (&Campaign, &Program),
     rule: Rule,
     more: &[&str],
     go_on: &(dyn Fn() -> bool + Sync),
-) -> Option<bool> {
+) -> Option<(bool, u64)> {
     let mut one = Campaign { source: Source::Text(program.clone()), ..c.clone() };
     one.bench.fs_options = with(c, more)?;
     (one.programs, one.stop_at) = ((0, 1), vec![rule]);
@@ -110,7 +111,7 @@ fn breaks(
     let f = resume(&one, 1, Findings::before(&one), &watch);
     let is_broken = f.totals.broken[rule as usize] > 0;
     let is_whole = f.done == 1 && f.unplayed().is_none();
-    (is_broken || is_whole).then_some(is_broken)
+    (is_broken || is_whole).then_some((is_broken, f.calls.failed))
 }
 
 /// The known bugs without which `program`, which breaks `rule` in the campaign's setting, does not
@@ -122,7 +123,13 @@ pub fn cause(
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> Option<Cause> {
     let all = candidates(c);
-    let is_gone = |mends: &[&str]| breaks((c, program), rule, mends, go_on) == Some(false);
+    let (is_broken, failed) = breaks((c, program), rule, &[], go_on)?;
+    if !is_broken {
+        return None;
+    }
+    // A program whose calls the options refuse breaks nothing, and shows nothing.
+    let is_gone =
+        |mends: &[&str]| breaks((c, program), rule, mends, go_on) == Some((false, failed));
     let one = all.iter().find(|(_, mend)| is_gone(&[mend]));
     if let Some((bug, mend)) = one {
         return Some(Cause { bugs: vec![bug], options: mend.clone() });
