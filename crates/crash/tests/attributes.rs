@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use wp_base::FsError;
 use wp_crash::{Did, Ledger, Outcome, Profile, Rule, Survivor, judge};
+use wp_medium::Slice;
 use wp_vfs::{DeviceNumber, FileFlags, FileType, Stat, TimeSpec};
 use wp_workload::program::{Call, Program, Step, contents};
 
@@ -308,4 +309,33 @@ fn a_change_that_failed_half_way_leaves_any_part_of_it() {
     assert_eq!(after_failure("fallocate 0 insert 4096 4096", 16384, &inserted), []);
     assert_eq!(after_failure("fallocate 0 insert 4096 4096", 16384, &inserted[..2]), []);
     assert_eq!(after_failure("fallocate 0 insert 4096 4096", 12288, &all), []);
+}
+
+/// What is changed in place in a block that moved may stand where the block was, should the move
+/// be lost: Linux 6.12.117 writes the block before it commits the move.
+#[test]
+fn a_block_that_moved_and_was_changed_may_be_seen_at_its_old_place() {
+    let found = |change: &str, second: &[u8]| {
+        let collapse = "fallocate 0 collapse 0 4096";
+        let text =
+            format!("open 0 f rw,creat\npwrite 0 8192 0 1\nfsync 0\n{collapse}\n{change}\nsync\n");
+        let program = Program::parse(&text).expect("a program");
+        let dids: Vec<Did> = program
+            .calls()
+            .enumerate()
+            .map(|(n, call)| Did { ino: (n == 0).then_some(INO), ..Did::of(call.clone()) })
+            .collect();
+        let ledger = Ledger::new(&dids, 4096);
+        let blocks = vec![(0, contents(1, 0, 4096).id()), (1, Slice::from_bytes(second).id())];
+        let file = Survivor { size: 8192, blocks, ..file("f", &[]) };
+        let outcome = Outcome { files: vec![Rc::new(file)], ..Outcome::default() };
+        judge(&ledger, &outcome, (5, 4), &Profile::EXT4).len()
+    };
+    let old = contents(1, 4096, 4096).to_vec();
+    let kept = |bytes: usize| [&old[..bytes], &vec![0; 4096 - bytes][..]].concat();
+    assert_eq!(found("ftruncate 0 1", &old), 0);
+    assert_eq!(found("ftruncate 0 1", &kept(1)), 0);
+    assert_eq!(found("fallocate 0 punch 100 3996", &kept(100)), 0);
+    // More than was cut is gone.
+    assert_ne!(found("ftruncate 0 100", &kept(1)), 0);
 }

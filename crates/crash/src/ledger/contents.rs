@@ -240,6 +240,11 @@ impl Ledger {
 
     pub(super) fn zero_range(&mut self, o: Object, version: u32, from: u64, to: u64) {
         for (block, data) in self.zeroed(o, from, to) {
+            // Part of a block is zeroed in place, as a write would be; a whole one is given back.
+            let whole = from <= block * self.block && (block + 1) * self.block <= to;
+            if !whole {
+                self.alias(o, block, version, &data);
+            }
             self.set_block(o, block, version, data);
         }
     }
