@@ -354,9 +354,13 @@ impl<'a> Image<'a> {
 impl InodeRecord {
     /// Does `i_block` map blocks (and not hold a link, inline data or a device number)?
     fn has_map(&self, sectors_per_block: u32) -> bool {
+        self.can_be_truncated(sectors_per_block) && !self.inode.has(flag::INLINE_DATA)
+    }
+
+    /// Is it of a kind that has a length to cut? Source: `ext4_can_truncate`.
+    fn can_be_truncated(&self, sectors_per_block: u32) -> bool {
         let i = &self.inode;
-        (i.is_file() || i.is_dir() || i.is_symlink() && !i.is_fast_symlink(sectors_per_block))
-            && !i.has(flag::INLINE_DATA)
+        i.is_file() || i.is_dir() || i.is_symlink() && !i.is_fast_symlink(sectors_per_block)
     }
 }
 

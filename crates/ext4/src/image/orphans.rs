@@ -15,7 +15,7 @@ use wp_medium::{Overlay, View};
 use zerocopy::IntoBytes;
 
 use crate::disk::orphan::{self, OrphanTail};
-use crate::disk::{Checksums, SuperBlock, compat, incompat, ro_compat};
+use crate::disk::{Checksums, Stamp, SuperBlock, compat, incompat, ro_compat};
 
 use super::editor::Editor;
 use super::{Image, InodeRecord, Recovery, log_map};
@@ -260,6 +260,8 @@ fn orphan(editor: &Editor<'_>, number: u32, seen: &mut BTreeSet<u32>) -> FsResul
     image.inode(number)
 }
 
+/// Cuts an orphan that has a name to its size, and deletes one that has none. Source:
+/// `ext4_process_orphan`.
 fn finish_orphan(
     editor: &mut Editor<'_>,
     mut record: InodeRecord,
@@ -270,6 +272,13 @@ fn finish_orphan(
     if record.inode.links_count.get() > 0 {
         let blocks = record.inode.size().div_ceil(bs);
         editor.shorten(&mut record, blocks)?;
+        if record.can_be_truncated(editor.image().block_size().sectors()) {
+            // The truncate that ends here is one of the mount (`ext4_truncate`).
+            let (secs, extra) = Stamp { secs: now.into(), nanos: 0 }.encode();
+            (record.inode.mtime, record.inode.ctime) = (secs, secs);
+            (record.extra.mtime_extra, record.extra.ctime_extra) = (extra, extra);
+            record.extra.store(&mut record.raw);
+        }
         editor.write_inode(&mut record)?;
         recovery.orphans_truncated += 1;
         return Ok(());

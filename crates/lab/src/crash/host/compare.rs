@@ -15,6 +15,9 @@ const REPORTED: &str = "reported ";
 /// Seconds since 1970 (late in 2023) that no host's clock is before, and no program sets.
 const MOUNTED_FROM: i64 = 1_700_000_000;
 
+/// The time of every mount of ours: power-on.
+const OUR_MOUNT: TimeSpec = TimeSpec { secs: crate::EPOCH_SECS, nanos: 0 };
+
 /// The first difference between the two, in words.
 pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String> {
     let theirs = match (&ours.refused, theirs) {
@@ -49,8 +52,9 @@ pub fn difference(ours: &Outcome, theirs: &Theirs, block: u32) -> Option<String>
         };
         let Some(mine) = mine else { return Some(format!("{path}: only the kernel has it")) };
         let (mut mine, mut file) = (plain(mine, block), timed(file));
-        if file.stat.is_some_and(|s| s.mtime.secs >= MOUNTED_FROM) {
-            // The mount has finished a truncate (`ext4_orphan_cleanup`), at its own time.
+        let at_mount = |f: &Survivor, is: fn(TimeSpec) -> bool| f.stat.is_some_and(|s| is(s.mtime));
+        if at_mount(&file, |t| t.secs >= MOUNTED_FROM) && at_mount(&mine, |t| t == OUR_MOUNT) {
+            // Each mount has finished a truncate (`ext4_orphan_cleanup`), at its own time.
             for stat in [&mut mine.stat, &mut file.stat].into_iter().flatten() {
                 stat.mtime = TimeSpec::default();
             }
@@ -171,15 +175,19 @@ mod tests {
         let in_subvolume = Outcome { files: vec![subvolume.into()], ..Outcome::default() };
         assert_eq!(difference(&in_subvolume, &theirs(&[survivor("a", 9000)]), 4096), None);
         assert!(diff(&theirs(&[])).is_some_and(|d| d == "a: only Writepath has it"));
-        // A time that the program set is compared, one of the kernel's mount is not.
+        // A time that the program set is compared, one of the mount is that of our mount.
         let at = |secs| {
             let stat = Some(Stat { mtime: TimeSpec { secs, nanos: 0 }, ..Stat::default() });
             Survivor { stat, ..survivor("a", 9000) }
         };
-        let ours_then = Outcome { files: vec![at(1000).into()], ..Outcome::default() };
-        let then = |secs| difference(&ours_then, &theirs(&[at(secs)]), 4096);
-        assert_eq!((then(1000), then(MOUNTED_FROM)), (None, None));
-        assert!(then(1001).is_some_and(|d| d.contains("time")));
+        let then = |ours, theirs_then| {
+            let ours = Outcome { files: vec![at(ours).into()], ..Outcome::default() };
+            difference(&ours, &theirs(&[at(theirs_then)]), 4096)
+        };
+        assert_eq!((then(1000, 1000), then(OUR_MOUNT.secs, MOUNTED_FROM)), (None, None));
+        for (ours, other) in [(1000, 1001), (1000, MOUNTED_FROM), (OUR_MOUNT.secs, 1000)] {
+            assert!(then(ours, other).is_some_and(|d| d.contains("time")), "{ours} {other}");
+        }
         let more = [survivor("a", 9000), survivor("b", 0)];
         assert!(diff(&theirs(&more)).is_some_and(|d| d == "b: only the kernel has it"));
         assert!(diff(&Theirs::Refused("EIO".to_owned())).is_some());
