@@ -193,6 +193,12 @@ fn fsync_promises_flags_and_fdatasync_does_not() {
     let wrote = format!("{calls}pwrite 0 4096 0 1");
     assert_eq!(broken_by(&wrote, set).0, [Rule::LostSync]);
     assert_eq!(broken_by(&wrote.replace("chattr f sync", "chattr f nodump"), new).0, []);
+    // `journal-data` changes after the other flags, in a transaction of its own.
+    let twice = format!("{calls}fsync 0; chattr f journal-data");
+    assert_eq!(broken_by(&twice, new).0, []);
+    let both = Stat { flags: FileFlags(FileFlags::SYNC.0 | FileFlags::JOURNAL_DATA.0), ..new };
+    assert_eq!(broken_by(&twice, both).0, [Rule::LostSync]);
+    assert_eq!(broken_by(&format!("{twice}; fsync 0"), new).0, [Rule::LostSync]);
 }
 
 #[test]

@@ -226,12 +226,23 @@ impl Ledger {
         open.synced || flags.is_some_and(|flags| flags.has(FileFlags::SYNC))
     }
 
-    /// The file has these flags, from its beginning or from a `chattr` on.
+    /// The file has these flags, from its beginning or from a `chattr` on. While a `chattr` changes
+    /// `journal-data` and others, the others change first, in a transaction of their own
+    /// (`ext4_ioctl_setflags`, then `ext4_change_inode_journal_flag`).
     fn learns_flags(&mut self, version: u32, o: Object, did: &Did) {
         let all = &mut self.files[o as usize].flags;
-        if did.flags.is_some() && all.last().is_none_or(|(_, flags)| *flags != did.flags) {
-            all.push((version, did.flags));
+        let before = all.last().and_then(|(_, flags)| *flags);
+        if did.flags.is_none() || all.last().is_some_and(|(_, flags)| *flags == did.flags) {
+            return;
         }
+        if let (Some(before), Some(now)) = (before, did.flags) {
+            let last = FileFlags::JOURNAL_DATA.0;
+            let between = FileFlags(now.0 & !last | before.0 & last);
+            if between != before && between != now {
+                all.push((version, Some(between)));
+            }
+        }
+        all.push((version, did.flags));
     }
 
     /// What a write promises that has ended.
