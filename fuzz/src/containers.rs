@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use wp_lab::container::{Kind, Limits, Sink, Store, unpack};
+use wp_machine::container::{Kind, Limits, Sink, Store, unpack};
 
 use super::image::Sparse;
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use wp_base::Sector;
 use wp_base::event::{Op, Record};
 use wp_block::trace::{Issues, TraceDevice};
-use wp_lab::reference::{Filed, KernelRun, parse_tsv, summarise};
-use wp_lab::results::{events_to_ndjson, parse_classes, parse_events};
+use wp_machine::results::{events_to_ndjson, parse_classes, parse_events};
 use wp_medium::write_log::{LogEntry, Until, WriteLog, write_log};
 use wp_medium::{Medium, View};
+use wp_parity::reference::{Filed, KernelRun, parse_tsv, summarise};
 use wp_report::compare::Comparison;
 use wp_report::diff::{Side, What, diff};
 use wp_report::run::{Run, SYNCS, Seen, WHOLE, WRITES};
@@ -167,15 +167,15 @@ pub fn kernel_trace(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (name, tsv) = text.split_once('\n').unwrap_or(("", &text));
     let Ok(trace) = parse_tsv(tsv) else { return };
-    let text = wp_lab::classify::lines_to_tsv(&trace.lines, trace.fsync_end_ns);
+    let text = wp_machine::classify::lines_to_tsv(&trace.lines, trace.fsync_end_ns);
     assert_eq!(parse_tsv(&text).as_ref(), Ok(&trace), "read, written and read again");
     let filed = Filed::count(&trace.lines, trace.fsync_end_ns);
     for files in [0, 1, 5] {
         let _ = summarise(&trace.lines, trace.fsync_end_ns, files, i64::MAX, filed);
     }
     if let Ok(run) = KernelRun::new(name, &trace) {
-        let found = wp_lab::reference::compare(name, &run.summary, &run.summary);
+        let found = wp_parity::reference::compare(name, &run.summary, &run.summary);
         assert!(found.is_empty(), "a run differs from itself: {found:?}");
-        let _ = wp_lab::reference::side_by_side(name, &run.summary, &run.summary).to_text();
+        let _ = wp_parity::reference::side_by_side(name, &run.summary, &run.summary).to_text();
     }
 }

@@ -1,7 +1,7 @@
 //! What an image file is: formats by their magics, and partition tables.
 
 use wp_base::crc::crc32_le;
-use wp_lab::identify::{Identity, container, identify, partitions};
+use wp_machine::identify::{Identity, container, identify, partitions};
 use wp_medium::{View, Window};
 
 use super::feed::Feed;

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use wp_base::Time;
-use wp_lab::crash::bugs::ZONES;
+use wp_campaign::bugs::ZONES;
 use wp_serve::calendar::{Calendar, Message, Turn, op};
 use wp_serve::control::{self, Command, Speaker, Verb};
 use wp_serve::drive::freeze::Loss;

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use wp_base::{Time, zone_report};
-use wp_lab::claims::{Claims, Pins};
-use wp_lab::crash::KnownFailures;
-use wp_lab::reference::{RunSpec, parse_differences, parse_kernel_runs};
+use wp_campaign::KnownFailures;
+use wp_papers::claims::{Claims, Pins};
+use wp_parity::reference::{RunSpec, parse_differences, parse_kernel_runs};
 use wp_vfs::{Options, Version};
 use wp_workload::filebench::wml;
 use wp_workload::fio::{
@@ -157,7 +157,7 @@ pub fn program(input: &[u8]) {
         assert!(one.is_in_order() && one.calls().count() == program.calls().count(), "{one}");
         assert_eq!(Program::parse(&one.to_string()).as_ref(), Ok(one), "an interleaving");
     }
-    let _ = wp_lab::workload::fio::variables(&text);
+    let _ = wp_machine::workload::fio::variables(&text);
 }
 
 /// Words of a command line: `fs`, `device`, `size` or `version`, a space, and the word. What they
@@ -167,7 +167,7 @@ pub fn words(input: &[u8]) {
     let (kind, word) = text.split_once(' ').unwrap_or(("", &text));
     match kind {
         "fs" => {
-            let Ok((fs, options)) = wp_lab::spec::file_system(word) else { return };
+            let Ok((fs, options)) = wp_machine::spec::file_system(word) else { return };
             for (key, value) in options.given() {
                 let mut same = Options::default();
                 same.set(key, value, fs.options).expect("an option that was taken");
@@ -189,10 +189,10 @@ pub fn words(input: &[u8]) {
         }
         "device" => {
             // A word that is a file's name would be whatever this machine has there.
-            if wp_lab::device_file::path_of(wp_lab::spec::name_and_rest(word).0).is_some() {
+            if wp_machine::device_file::path_of(wp_machine::spec::name_and_rest(word).0).is_some() {
                 return;
             }
-            let Ok((name, params)) = wp_lab::spec::device(word) else { return };
+            let Ok((name, params)) = wp_machine::spec::device(word) else { return };
             let Some(entry) = wp_device::find(&name) else { return };
             let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
             if let Ok(device) = entry.make(&params) {
@@ -201,7 +201,7 @@ pub fn words(input: &[u8]) {
                 drop(device.medium());
             }
         }
-        "size" => drop(wp_lab::spec::size(word)),
+        "size" => drop(wp_machine::spec::size(word)),
         "version" => {
             if let Some(version) = Version::parse(word) {
                 let again = Version::parse(&version.to_string());
@@ -219,13 +219,13 @@ pub fn words(input: &[u8]) {
 /// it names are not there.
 pub fn experiment(input: &[u8]) {
     let nowhere = std::path::Path::new("/there/is/none");
-    let first = wp_lab::experiment::parse("x.toml", input, nowhere, None);
+    let first = wp_experiment::parse("x.toml", input, nowhere, None);
     assert_eq!(first.experiment.is_none(), !first.diagnostics.is_empty());
     for d in &first.diagnostics {
         assert!(d.to_string().contains("x.toml:"));
     }
     let Some(first) = first.experiment else { return };
-    let again = wp_lab::experiment::parse("x.toml", first.resolved.as_bytes(), nowhere, None);
+    let again = wp_experiment::parse("x.toml", first.resolved.as_bytes(), nowhere, None);
     match again.experiment {
         Some(again) => assert_eq!(again.resolved, first.resolved),
         None => panic!("{}\n{}", again.diagnostics[0], first.resolved),
@@ -241,7 +241,7 @@ pub fn lists(input: &[u8]) {
             if let Ok(claims) = Claims::parse(list) {
                 for claim in claims.iter() {
                     for ours in [0.0, 1.0, f64::MAX] {
-                        let _ = wp_lab::claims::Measured::value(ours).judge(claim);
+                        let _ = wp_papers::claims::Measured::value(ours).judge(claim);
                     }
                 }
             }
@@ -261,13 +261,14 @@ pub fn lists(input: &[u8]) {
             }
         }
         "differences" => drop(parse_differences(list)),
-        "times" => drop(wp_lab::vtime::listed::parse_differences(list)),
+        "times" => drop(wp_parity::vtime::listed::parse_differences(list)),
         "runs" => {
             if let Ok(runs) = parse_kernel_runs(list) {
-                let text = wp_lab::reference::kernel_runs_to_json(&runs);
+                let text = wp_parity::reference::kernel_runs_to_json(&runs);
                 assert_eq!(parse_kernel_runs(&text).as_ref(), Ok(&runs));
                 for run in &runs {
-                    let found = wp_lab::reference::compare("run", &run.summary, &runs[0].summary);
+                    let found =
+                        wp_parity::reference::compare("run", &run.summary, &runs[0].summary);
                     for difference in &found {
                         let _ = difference.to_toml();
                     }
@@ -281,8 +282,8 @@ pub fn lists(input: &[u8]) {
         }
         "campaign" => campaign(list),
         "device" => {
-            if let Ok(device) = wp_lab::device_file::parse("device", list) {
-                let again = wp_lab::device_file::parse("again", &device.text());
+            if let Ok(device) = wp_machine::device_file::parse("device", list) {
+                let again = wp_machine::device_file::parse("again", &device.text());
                 assert_eq!(again.expect("a device that we wrote").numbers, device.numbers);
             }
         }
@@ -303,7 +304,7 @@ fn campaign(body: &str) {
     let digest: String = digest.iter().map(|b| format!("{b:02x}")).collect();
     let schema = "writepath.crash.campaign/1";
     let whole = json!({ "schema": schema, "sha256": digest, "body": body }).to_string();
-    if let Ok((found, _)) = wp_lab::crash::parse_campaign(whole.as_bytes(), "c", "b") {
+    if let Ok((found, _)) = wp_campaign::parse_campaign(whole.as_bytes(), "c", "b") {
         assert!(found.totals.broken.len() == wp_crash::Rule::ALL.len());
     }
 }

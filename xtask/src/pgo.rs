@@ -43,7 +43,7 @@ pub fn run(arguments: &[&str]) -> Result<bool, String> {
 fn bench(root: &Path, target: &Path, flags: &str, arguments: &[&str]) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["bench", "--quiet", "--package", "wp-lab", "--bench", "fs"])
+        .args(["bench", "--quiet", "--package", "wp-machine", "--bench", "fs"])
         .args(arguments)
         // Lines are of no use to it, and take most of the linker's time.
         .envs([("CARGO_PROFILE_BENCH_DEBUG", "0"), ("RUSTFLAGS", flags)])

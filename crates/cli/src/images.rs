@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Zone, zone_report};
-use wp_lab::container::{self, Kind, Limits, Opened};
-use wp_lab::files::FileView;
-use wp_lab::identify::{self, Identity, Known, Table, Unknown, identify};
-use wp_lab::recover::Place;
-use wp_lab::registry;
+use wp_machine::container::{self, Kind, Limits, Opened};
+use wp_machine::files::FileView;
+use wp_machine::identify::{self, Identity, Known, Table, Unknown, identify};
+use wp_machine::recover::Place;
+use wp_machine::registry;
 use wp_medium::{Joined, Medium, View, Window, WithZones};
 use wp_vfs::{FsEntry, Options};
 
@@ -58,7 +58,7 @@ impl Part {
         if let Some(known) = identify::container(view) {
             return Err(not_read(name, known.name, &known.help(&quoted(name)), out));
         }
-        let Some(table) = wp_lab::identify::partitions(view) else {
+        let Some(table) = wp_machine::identify::partitions(view) else {
             let message = format!("--partition {number}: no partition table");
             return fail(Exit::Usage, &message, "leave --partition out, or use --offset BYTES");
         };
@@ -110,8 +110,8 @@ impl Images {
         let zones = match report {
             None => Vec::new(),
             Some(report) => {
-                let bytes =
-                    wp_lab::host::text::bytes(report).map_err(|e| out.host_error(report, &e))?;
+                let bytes = wp_machine::host::text::bytes(report)
+                    .map_err(|e| out.host_error(report, &e))?;
                 zone_report::parse(&String::from_utf8_lossy(&bytes)).map_err(|e| {
                     let message = format!("{}: {e}", report.shown());
                     let help = "a report is what `blkzone report DEVICE` prints after the crash";
@@ -256,7 +256,7 @@ pub fn load(path: &Path, out: &Out) -> Result<(Medium, u64), ExitCode> {
         }
         Identity::FileSystem(_) | Identity::Unknown(_) => {}
     }
-    wp_lab::files::load_view(&view, path).map_err(|e| out.host_error(path, &e))
+    wp_machine::files::load_view(&view, path).map_err(|e| out.host_error(path, &e))
 }
 
 /// A file name as a shell takes it in a hint.

@@ -24,7 +24,7 @@ use contract::Contract;
 use output::{Exit, Out};
 
 #[global_allocator]
-static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
+static ALLOCATOR: wp_machine::memory::Allocator = wp_machine::memory::Allocator;
 
 /// The Linux write path, from a system call to the flash page, as one deterministic program
 ///
@@ -169,7 +169,7 @@ fn main() -> ExitCode {
     if let Some(code) = wp_fuse::entered(&own) {
         return ExitCode::from(code);
     }
-    wp_lab::memory::keep_freed();
+    wp_machine::memory::keep_freed();
     cmd::reproduce::end_with_parent();
     // What clap does not understand may be an answer for a program, too.
     Out::new(std::env::args_os().any(|a| a == "--json"));

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_base::{FsError, plain};
-use wp_lab::machine::MachineError;
+use wp_machine::MachineError;
 
 use crate::contract::{self, Contract, Work};
 

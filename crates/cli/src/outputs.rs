@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use wp_base::plain::Shown as _;
-use wp_lab::host::{Existing, Output, Shape, output};
+use wp_machine::host::{Existing, Output, Shape, output};
 
 use crate::output::{Exit, Out};
 

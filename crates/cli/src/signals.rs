@@ -5,7 +5,7 @@
 //!                program ends at once;
 //!             2. work that is kept in parts ([`flag_in_parts`]) has [`GRACE`] to stop; then what
 //!                is under way is given up;
-//!             3. however it ends, nothing of `wp_lab::host::leftover` stays: temporary files,
+//!             3. however it ends, nothing of `wp_machine::host::leftover` stays: temporary files,
 //!                scratch directories, processes, mounts, loop devices, sockets;
 //!             4. the exit code is 128 + the number of the first signal;
 //!             5. a SIGHUP that is ignored when the program starts (nohup) stays ignored.
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use wp_lab::host::leftover;
+use wp_machine::host::leftover;
 
 use crate::output::{Exit, Out, stderr};
 

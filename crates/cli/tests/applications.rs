@@ -59,7 +59,7 @@ fn lmdb_is_safe_and_is_not_without_its_syncs() {
     let probe = "import ctypes.util,sys; sys.exit(ctypes.util.find_library('lmdb') is None)";
     let found = Command::new("python3").args(["-c", probe]).status();
     if !found.is_ok_and(|s| s.success()) {
-        return wp_lab::testing::skipped(check, "needs liblmdb (Debian: liblmdb0)");
+        return wp_machine::testing::skipped(check, "needs liblmdb (Debian: liblmdb0)");
     }
     let dir = tempfile::tempdir().expect("a directory");
     let go = |flags: &str, word: &str| broken(dir.path(), "lmdb", flags, word, &[]);
@@ -127,7 +127,7 @@ fn rocksdb_loses_what_is_written_without_sync() {
     }
     let found = Command::new("sh").args(["-c", "ls /usr/lib/*/librocksdb.so.*"]).output();
     if !found.is_ok_and(|o| o.status.success()) {
-        return wp_lab::testing::skipped(check, "needs librocksdb (Debian: rocksdb-tools)");
+        return wp_machine::testing::skipped(check, "needs librocksdb (Debian: rocksdb-tools)");
     }
     let dir = tempfile::tempdir().expect("a directory");
     let go = |settings: &str| broken(dir.path(), "rocksdb", settings, "", &["--after-acks", "1"]);
@@ -144,7 +144,7 @@ fn postgresql_survives_and_does_not_without_fsync() {
         return;
     }
     if !found.is_ok_and(|o| o.status.success()) || !has("psql", check) {
-        return wp_lab::testing::skipped(check, "needs initdb (Debian: postgresql)");
+        return wp_machine::testing::skipped(check, "needs initdb (Debian: postgresql)");
     }
     let dir = tempfile::tempdir().expect("a directory");
     let go = |settings: &str| broken(dir.path(), "postgres", settings, "", &SERVER);

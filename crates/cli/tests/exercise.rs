@@ -424,7 +424,7 @@ fn calls_through_the_mount_are_answered_as_by_the_kernels_ext4() {
     for seed in 0..runs {
         let dir = tempfile::tempdir().expect("a directory");
         let Some(kernel) = Loop::mount(dir.path()) else {
-            return wp_lab::testing::skipped(check, "no loop device with ext4");
+            return wp_machine::testing::skipped(check, "no loop device with ext4");
         };
         let ours = Ours::mount(dir.path());
         let mut sides = [Side::of(&ours.1), Side::of(&kernel.0)];

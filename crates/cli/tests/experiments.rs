@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use wp_lab::results::sha256;
+use wp_machine::results::sha256;
 
 struct Answer {
     code: Option<i32>,
@@ -29,7 +29,7 @@ fn text(path: &Path) -> &str {
 }
 
 fn example(name: &str) -> PathBuf {
-    wp_lab::testing::repository("examples").join(name)
+    wp_machine::testing::repository("examples").join(name)
 }
 
 /// A small experiment: six points, two seeds, a claim that holds.

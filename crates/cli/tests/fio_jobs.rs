@@ -138,7 +138,7 @@ fn a_queue_is_filled_and_reaped_as_fio_does() {
         let Ok(out) =
             Command::new("fio").args(["--output-format=json", "host.fio"]).current_dir(at).output()
         else {
-            return wp_lab::testing::skipped("fio: queues", "fio is not installed");
+            return wp_machine::testing::skipped("fio: queues", "fio is not installed");
         };
         let theirs: Value = serde_json::from_slice(&out.stdout).expect("fio's JSON");
         let theirs = &theirs["jobs"][0];
@@ -358,7 +358,7 @@ fn the_command_line_is_fios_and_so_are_the_keys_of_its_report() {
     assert_eq!(ours["global options"]["bs"], "4k");
     let there = Command::new("fio").arg("--version").output();
     if !there.is_ok_and(|v| v.stdout.starts_with(b"fio-3.33")) {
-        return wp_lab::testing::skipped("keys of fio's JSON", "fio 3.33 is not installed");
+        return wp_machine::testing::skipped("keys of fio's JSON", "fio 3.33 is not installed");
     }
     let fio = Command::new("fio").args(arguments).current_dir(dir.path()).output().expect("runs");
     assert!(fio.status.success(), "{}", String::from_utf8_lossy(&fio.stderr));
@@ -607,7 +607,9 @@ fn a_full_file_system_of_small_blocks_is_clean() {
                 let said = String::from_utf8_lossy(&out.stdout);
                 assert_eq!(out.status.code(), Some(0), "{more}: {said}");
             }
-            Err(_) => return wp_lab::testing::skipped("a full ext4", "e2fsck is not installed"),
+            Err(_) => {
+                return wp_machine::testing::skipped("a full ext4", "e2fsck is not installed");
+            }
         }
     }
 }

@@ -80,12 +80,12 @@ fn asynchronous_jobs_have_fios_order_places_and_lengths() {
         let host = job.replace("direct=1", "direct=0");
         fs::write(at.join("host.fio"), host).expect("written");
         let Ok(theirs) = run("fio", &["host.fio"]) else {
-            return wp_lab::testing::skipped("fio: order of jobs", "fio is not installed");
+            return wp_machine::testing::skipped("fio: order of jobs", "fio is not installed");
         };
         if !theirs.status.success() {
             let said = String::from_utf8_lossy(&theirs.stderr).into_owned();
             assert!(options.contains("io_uring"), "{what}: {said}");
-            wp_lab::testing::skipped(&format!("fio: order of {what}"), &said);
+            wp_machine::testing::skipped(&format!("fio: order of {what}"), &said);
             continue;
         }
         fs::rename(at.join("log"), at.join("their-log")).expect("written");
@@ -177,7 +177,7 @@ fn jobs_that_wait_have_fios_whole_log() {
     let mut wrong = Vec::new();
     for options in WHOLE {
         let Some(logs) = both(options) else {
-            return wp_lab::testing::skipped("fio: whole logs", "fio is not installed");
+            return wp_machine::testing::skipped("fio: whole logs", "fio is not installed");
         };
         let [ours, theirs] = logs.map(|lines| -> Vec<String> {
             let lines = lines.iter().skip(1).filter_map(|l| l.split_once(' '));
@@ -260,7 +260,7 @@ fn jobs_that_verify_at_random_have_fios_whole_log() {
         fs::write(at.join("job.fio"), text).expect("written");
         // A job that ends with EILSEQ in both is as good as another.
         let Ok(out) = Command::new(program).args(arguments).current_dir(&at).output() else {
-            return wp_lab::testing::skipped("fio: logs of verify", "fio is not installed");
+            return wp_machine::testing::skipped("fio: logs of verify", "fio is not installed");
         };
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         let read = |n: u64| {
@@ -304,7 +304,7 @@ fn a_replay_at_the_times_of_a_log_spans_the_run() {
 fn times_of_a_log_are_those_of_the_run() {
     let job = "rw=write\nbs=4k\nsize=64k\nrate_iops=20";
     let Some(logs) = both(job) else {
-        return wp_lab::testing::skipped("fio: times of a log", "fio is not installed");
+        return wp_machine::testing::skipped("fio: times of a log", "fio is not installed");
     };
     for lines in logs {
         let times: Vec<u64> = lines
@@ -380,7 +380,7 @@ fn a_log_is_replayed_as_by_fio() {
             assert_eq!(without_add(&found), without_add(&asked));
         }
         let Some((there, _)) = replay(Path::new("fio"), &[], options) else {
-            return wp_lab::testing::skipped("fio: read_iolog", "fio is not installed");
+            return wp_machine::testing::skipped("fio: read_iolog", "fio is not installed");
         };
         // Where a file is closed with operations in flight, or by another's line, fio loses bytes,
         // and ends at once.

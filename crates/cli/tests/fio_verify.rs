@@ -95,7 +95,7 @@ fn what_is_written_is_read_back_as_often_as_by_fio() {
         let Ok(out) =
             Command::new("fio").args(["--output-format=json", "job.fio"]).current_dir(at).output()
         else {
-            return wp_lab::testing::skipped("fio: verify", "fio is not installed");
+            return wp_machine::testing::skipped("fio: verify", "fio is not installed");
         };
         let text = String::from_utf8_lossy(&out.stdout);
         let start = text.find('{').expect("fio's JSON");
@@ -247,7 +247,7 @@ fn engines_of_names_make_look_at_and_remove_files() {
         let Ok(out) =
             Command::new("fio").args(["--output-format=json", "job.fio"]).current_dir(at).output()
         else {
-            return wp_lab::testing::skipped("fio: engines of names", "fio is not installed");
+            return wp_machine::testing::skipped("fio: engines of names", "fio is not installed");
         };
         let text = String::from_utf8_lossy(&out.stdout);
         let start = text.find('{').unwrap_or_else(|| panic!("{text}"));

@@ -39,7 +39,7 @@ fn replay(kind: &str) {
             let input = std::fs::read(&path).expect("readable");
             if target.needs_reference(&input) {
                 let check = format!("fuzz/{kind}/{}: {}", target.name, path.display());
-                wp_lab::testing::skipped(&check, "its base is of the reference data");
+                wp_machine::testing::skipped(&check, "its base is of the reference data");
                 continue;
             }
             if catch_unwind(AssertUnwindSafe(|| fuzz::run(target.name, &input))).is_err() {
@@ -70,12 +70,12 @@ fn seeds_of_experiments_and_devices_are_taken() {
     for path in experiments {
         let text = std::fs::read(&path).expect("readable");
         let nowhere = Path::new("/there/is/none");
-        let parsed = wp_lab::experiment::parse("x.toml", &text, nowhere, None);
+        let parsed = wp_experiment::parse("x.toml", &text, nowhere, None);
         assert!(parsed.experiment.is_some(), "{}: {:?}", path.display(), parsed.diagnostics);
     }
     let text = std::fs::read_to_string(root.join("lists/device")).expect("readable");
     let text = text.strip_prefix("device\n").expect("its first line says what it is");
-    let device = wp_lab::device_file::parse("device", text).expect("a device file");
+    let device = wp_machine::device_file::parse("device", text).expect("a device file");
     assert!(!device.numbers.is_empty());
 }
 
@@ -251,7 +251,7 @@ fn compare(input: &Path, scratch: &Path, verdicts: &mut Verdicts) {
 fn e2fsck_calls_the_same_inputs_clean() {
     let check = "verdicts of e2fsck on fuzzed images";
     if Command::new("e2fsck").arg("-V").output().is_err() {
-        wp_lab::testing::skipped(check, "e2fsck is not installed");
+        wp_machine::testing::skipped(check, "e2fsck is not installed");
         return;
     }
     let root = fuzz::base::root();

@@ -402,7 +402,7 @@ fn equal_runs_at_once_all_succeed() {
     assert_eq!(listed.len() + 1, names(&result).len());
     for (name, hash) in listed {
         let bytes = fs::read(result.join(name)).expect("read");
-        assert_eq!(wp_lab::results::sha256(&bytes), hash.as_str().expect("a hash"), "{name}");
+        assert_eq!(wp_machine::results::sha256(&bytes), hash.as_str().expect("a hash"), "{name}");
     }
 }
 
@@ -450,7 +450,7 @@ fn loop_devices_and_mounts_go_with_the_second_signal() {
     if ended {
         let said = fs::read_to_string(at.join("said")).expect("read");
         assert!(said.contains("kernels crash was skipped"), "{said}");
-        wp_lab::testing::skipped("loop devices after a signal", said.trim());
+        wp_machine::testing::skipped("loop devices after a signal", said.trim());
         return;
     }
     signal(&crash, Signal::TERM);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
 
 /// A crashed ext4 of 64 MiB, whose log has all of its files.
 const CRASHED: &[u8] = include_bytes!("testdata/crashed-ext4.img.zst");

@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
 fn has(tool: &str) -> bool {
     let there = Command::new(tool).arg("-V").output().is_ok();
     if !there {
-        wp_lab::testing::skipped("an image with odd names", tool);
+        wp_machine::testing::skipped("an image with odd names", tool);
     }
     there
 }
@@ -123,7 +123,7 @@ fn an_image_may_be_a_block_device() {
     assert!(made.status.success(), "{}", text(&made.stderr));
     let device = match Loop::of(&at.join("image")) {
         Ok(device) => device,
-        Err(why) => return wp_lab::testing::skipped("images on block devices", &why),
+        Err(why) => return wp_machine::testing::skipped("images on block devices", &why),
     };
     for verb in ["inspect", "fsck", "recover"] {
         let output = run(at, &[verb, &device.0]);

@@ -4,7 +4,7 @@
 use std::io::{Seek, Write};
 use std::process::{Command, Output, Stdio};
 
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
 
 fn writepath(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_writepath")).args(args).output().expect("it was built")

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use wp_lab::claims::Claims;
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
+use wp_papers::claims::Claims;
 use wp_report::page::{self, Input, Lang, Paper};
 
 const PAPERS: [&str; 2] = ["ext4-fsync", "inode-trim"];

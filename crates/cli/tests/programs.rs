@@ -17,7 +17,7 @@ pub(crate) fn can_mount(check: &str) -> bool {
     if door.is_ok() && is_root {
         return true;
     }
-    wp_lab::testing::skipped(check, "needs root and /dev/fuse");
+    wp_machine::testing::skipped(check, "needs root and /dev/fuse");
     false
 }
 
@@ -26,12 +26,12 @@ pub(crate) fn has(program: &str, check: &str) -> bool {
     if found.is_ok_and(|o| o.status.success()) {
         return true;
     }
-    wp_lab::testing::skipped(check, &format!("needs {program}"));
+    wp_machine::testing::skipped(check, &format!("needs {program}"));
     false
 }
 
 pub(crate) fn app(path: &str) -> String {
-    wp_lab::testing::repository("apps").join(path).to_str().expect("a path").to_owned()
+    wp_machine::testing::repository("apps").join(path).to_str().expect("a path").to_owned()
 }
 
 pub(crate) fn crash(dir: &Path, args: &[&str], command: &[&str]) -> Output {

@@ -60,7 +60,7 @@ fn listed(dir: &Path) -> Vec<String> {
 #[test]
 fn killed_at_any_page_of_the_file_it_recovers_again_to_the_same_files() {
     if Command::new("prlimit").arg("--version").output().is_err() {
-        wp_lab::testing::skipped("killed at any page", "prlimit is missing");
+        wp_machine::testing::skipped("killed at any page", "prlimit is missing");
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -117,7 +117,7 @@ impl Drop for Tmpfs {
 #[test]
 fn a_full_disk_of_any_size_loses_nothing() {
     let Some(full) = Tmpfs::new() else {
-        wp_lab::testing::skipped("a full disk of any size", "this user cannot mount a tmpfs");
+        wp_machine::testing::skipped("a full disk of any size", "this user cannot mount a tmpfs");
         return;
     };
     let path = full.0.path().join("image");
@@ -244,7 +244,7 @@ fn an_ext4_whose_journal_is_gone_is_refused_as_a_mount_refuses_it() {
     assert_eq!(writepath(&["mkfs", "ext4", text(&a), "--size", "16M"]).0, 0);
     let cleared = Command::new("debugfs").args(["-w", "-R", "clri <8>"]).arg(&a).output();
     if !cleared.is_ok_and(|o| o.status.success()) {
-        wp_lab::testing::skipped("an ext4 whose journal is gone", "debugfs is missing");
+        wp_machine::testing::skipped("an ext4 whose journal is gone", "debugfs is missing");
         return;
     }
     for verb in [&["inspect", text(&a)][..], &["recover", text(&a), "--to", text(&b)]] {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use wp_base::{FsResult, SECTOR_BYTES, Sector, Zone};
-use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::recover::{Place, Stopped, Target, write};
+use wp_machine::recover::{Place, Stopped, Target, write};
+use wp_machine::{Machine, MachineSpec};
 use wp_medium::{Overlay, Sound, View, WithZones, Writes};
 use wp_vfs::{FsEntry, ListedFile, OpenFlags, Options, Vfs};
 use wp_workload::program::contents;
@@ -33,7 +33,7 @@ struct Case {
 
 impl Case {
     fn entry(&self) -> &'static FsEntry {
-        let all = wp_lab::registry::FILE_SYSTEMS.iter();
+        let all = wp_machine::registry::FILE_SYSTEMS.iter();
         all.copied().find(|fs| fs.name == self.fs).expect("registered")
     }
 }
@@ -90,7 +90,7 @@ fn machine(case: &Case) -> Machine {
     };
     let spec = MachineSpec {
         seed: 1,
-        cpu: wp_lab::profile::PROFILES[0].model(),
+        cpu: wp_machine::profile::PROFILES[0].model(),
         device: "fixed".to_owned(),
         device_params: params(&[("capacity_bytes", bytes)]),
         more,
@@ -259,7 +259,7 @@ impl View for Bytes {
 #[test]
 fn images_of_real_kernels_recover_again_to_the_same_files_wherever_it_is_cut() {
     let all = std::env::var_os("WRITEPATH_REFERENCE")
-        .map_or_else(|| wp_lab::testing::reference("."), PathBuf::from);
+        .map_or_else(|| wp_machine::testing::reference("."), PathBuf::from);
     let entries = std::fs::read_dir(&all).expect("a folder of reference data");
     let mut images: Vec<PathBuf> =
         entries.map(|e| e.expect("listed").path().join("image.img.zst")).collect();
@@ -269,7 +269,7 @@ fn images_of_real_kernels_recover_again_to_the_same_files_wherever_it_is_cut() {
     for path in images {
         let packed = std::fs::read(&path).expect("there");
         let image = Bytes(zstd::decode_all(packed.as_slice()).expect("whole"));
-        let known = wp_lab::registry::FILE_SYSTEMS.iter();
+        let known = wp_machine::registry::FILE_SYSTEMS.iter();
         let Some(fs) = known.copied().find(|fs| (fs.probe)(&image)) else { continue };
         let mut options = Options::default();
         options.set("era", fs.newest(), fs.options).expect("an option");

@@ -1,9 +1,9 @@
 //! A path may be written in many ways: what is said of a program does not depend on it.
 
 use wp_base::rng::Rng;
+use wp_campaign::{Bench, Campaign, Findings, Source, play, run};
 use wp_crash::Rule;
-use wp_lab::crash::{Bench, Campaign, Findings, Source, play, run};
-use wp_lab::spec::file_system;
+use wp_machine::spec::file_system;
 use wp_workload::program::Program;
 
 /// Every program begins with these directories and links: `l` leads to `d`, `d/m` to `e`.

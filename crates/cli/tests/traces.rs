@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use wp_base::event::Op;
-use wp_lab::testing::{reference, skipped};
+use wp_machine::testing::{reference, skipped};
 use wp_trace::{Action, File, Format, Item, Request, Requests, Select, Step, Trace};
 use wp_workload::fio::{self, Direction, Sequence, Variables};
 

@@ -73,7 +73,7 @@ fn a_command_that_could_not_run_is_asked_again() {
     let mount = mount.args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"]).arg(at.join("trees"));
     let is_mounted = mount.status().is_ok_and(|s| s.success());
     if !is_mounted {
-        return wp_lab::testing::skipped(
+        return wp_machine::testing::skipped(
             "a check command that cannot run",
             "no tmpfs can be mounted",
         );
@@ -119,7 +119,7 @@ fn a_claim_that_does_not_hold_is_no_yes_of_verify_either() {
 fn words_that_match_nothing_are_errors() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = dir.path();
-    let log = wp_lab::testing::repository("fuzz/seeds/log_writes/log-4096");
+    let log = wp_machine::testing::repository("fuzz/seeds/log_writes/log-4096");
     let log = log.to_str().expect("text");
     check(
         at,

@@ -20,11 +20,11 @@ use fuser::{
     WriteFlags,
 };
 use tempfile::NamedTempFile;
+use wp_campaign::Bench;
 use wp_fuse::{config, entered, record};
-use wp_lab::crash::Bench;
 
 #[global_allocator]
-static ALLOCATOR: wp_lab::memory::Allocator = wp_lab::memory::Allocator;
+static ALLOCATOR: wp_machine::memory::Allocator = wp_machine::memory::Allocator;
 
 /// Answers what the program of this benchmark asks for, and keeps nothing.
 struct Empty(AtomicU64);
@@ -178,7 +178,7 @@ fn main() {
             _ => {}
         }
     }
-    let (entry, options) = wp_lab::spec::recoverable(&fs).expect("a file system");
+    let (entry, options) = wp_machine::spec::recoverable(&fs).expect("a file system");
     let mut bench = Bench::of(entry, options).expect("a machine");
     bench.device_params = vec![("capacity_bytes".to_owned(), 512 << 20)];
     let (mut ours_all, mut empty_all) = (Vec::new(), Vec::new());

@@ -21,7 +21,7 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SessionACL, TimeOrNow, WriteFlags,
 };
 use wp_base::FsResult;
-use wp_lab::machine::{MachineError, describe};
+use wp_machine::{MachineError, describe};
 use wp_vfs::{Attr, DeviceNumber, FileType, RenameHow, Seek, XattrSet};
 use wp_workload::program::Flags;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fuser::Session;
 use rustix::mount::{UnmountFlags, unmount};
-use wp_lab::EPOCH_SECS;
-use wp_lab::machine::{Machine, MachineError, describe};
+use wp_machine::EPOCH_SECS;
+use wp_machine::{Machine, MachineError, describe};
 use wp_vfs::Vfs;
 
 use crate::door::{Door, config};

@@ -12,10 +12,10 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use fuser::{Session, SessionACL};
-use wp_lab::EPOCH_SECS;
-use wp_lab::crash::{Bench, live_with_faults};
-use wp_lab::host::Scratch;
-use wp_lab::machine::{Machine, MachineError, describe};
+use wp_campaign::{Bench, live_with_faults};
+use wp_machine::EPOCH_SECS;
+use wp_machine::host::Scratch;
+use wp_machine::{Machine, MachineError, describe};
 use wp_vfs::Vfs;
 
 use crate::control::Control;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use wp_base::Time;
-use wp_lab::machine::Machine;
+use wp_machine::Machine;
 use wp_rt::{Outcome, Rt};
 
 use crate::live::Live;

@@ -1,8 +1,8 @@
 //! Figures 2.1 and 5.1 to 5.4 of paper f2fs-oprw: the order of an fsync's steps in each mode, and
 //! what of it may persist out of order, from recorded runs.
 
-use wp_lab::paper::f2fs_oprw::{Drawn, FLOWS, Mode, Recorded, record, shortest};
-use wp_lab::registry;
+use wp_machine::registry;
+use wp_papers::f2fs_oprw::{Drawn, FLOWS, Mode, Recorded, record, shortest};
 use wp_report::flow::{Flow, flow};
 use wp_report::run::{Run, SYNCS, Seen};
 

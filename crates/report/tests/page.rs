@@ -1,7 +1,7 @@
 //! The page holds every claim, in both languages, whatever else its documents lack.
 
 use serde_json::{Value, json};
-use wp_lab::claims::{Claims, Measured};
+use wp_papers::claims::{Claims, Measured};
 use wp_report::page::{Input, Lang, Paper, Rule, Run, page};
 
 const PAPERS: [&str; 5] =

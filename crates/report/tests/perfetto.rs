@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{busy, records, run};
 use prost::Message;
 use wp_base::event::{Event, Record, Work};
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
 use wp_report::perfetto;
 use wp_report::run::Seen;
 

@@ -9,7 +9,7 @@ use wp_base::event::{Class, Flags, Record};
 use wp_base::{Rng, Sector, Span};
 use wp_block::Bio;
 use wp_block::trace::{TraceDevice, blkparse};
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
 use wp_medium::Slice;
 use wp_report::run::{SYNCS, Seen};
 use wp_report::{explain, latency, perfetto};

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector, Time};
-use wp_lab::files::save_as;
-use wp_lab::host::{Existing, Output, Shape};
+use wp_machine::files::save_as;
+use wp_machine::host::{Existing, Output, Shape};
 
 use crate::drive::Drive;
 use crate::drive::freeze::{Keep, PowerError, Trigger};

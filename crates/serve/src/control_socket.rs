@@ -8,8 +8,8 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use wp_base::plain::Shown as _;
-use wp_lab::host::leftover::{Held, Leftover, hold};
-use wp_lab::host::output::rename_new;
+use wp_machine::host::leftover::{Held, Leftover, hold};
+use wp_machine::host::output::rename_new;
 
 use crate::control::MAX_LINE;
 

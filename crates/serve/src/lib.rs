@@ -15,7 +15,6 @@ pub mod clock;
 pub mod control;
 mod control_socket;
 pub mod drive;
-pub mod kernel_lab;
 pub mod nbd;
 pub mod vhost;
 

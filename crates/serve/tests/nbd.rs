@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
 use wp_serve::drive::freeze::Loss;
 use wp_serve::nbd::server::{MAX_CONNECTIONS, Server};
 use wp_serve::{Clock, ClockKind, Drive};

@@ -1,6 +1,6 @@
 //! Checks that cannot run here: printed, and listed for `./test`.
 //!
-//! One file for the tests of all crates below `wp-lab`, whose `testing::skipped` is the same.
+//! One file for the tests of all crates below `wp-machine`, whose `testing::skipped` is the same.
 
 use std::io::Write;
 

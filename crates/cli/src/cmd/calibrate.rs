@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wp_base::event::{Flags, Op};
 use wp_base::plain::Shown as _;
-use wp_lab::calibrate::{
-    CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Unidentified,
-};
-use wp_lab::calibrate::{calibrate, parse, recorded};
-use wp_lab::host::Shape;
-use wp_lab::spec::Base;
+use wp_calibrate::{CLASSES, Calibrated, Class, Held, Input, Judged, Plan, Served, Unidentified};
+use wp_calibrate::{calibrate, parse, recorded};
+use wp_machine::host::Shape;
+use wp_machine::spec::Base;
 use wp_trace::{Action, Devices, File, Format, Request, Requests, Select, Trace, TraceError};
 
 use super::replay::input_files;
@@ -160,7 +158,7 @@ fn served(a: &Args, paths: &[PathBuf], out: &Out) -> Result<Vec<Served>, ExitCod
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    wp_lab::host::text::at_most(path, BYTES_MAX)
+    wp_machine::host::text::at_most(path, BYTES_MAX)
 }
 
 type Asked = (&'static Class, Base, Option<Vec<Held>>);
@@ -174,7 +172,7 @@ fn asked(a: &Args) -> Result<Asked, Wrong> {
     let base = match &a.base {
         None => (class.base.to_owned(), Vec::new(), Vec::new()),
         Some(text) => {
-            wp_lab::spec::base(text).map_err(|e| ("base", e, "writepath list devices"))?
+            wp_machine::spec::base(text).map_err(|e| ("base", e, "writepath list devices"))?
         }
     };
     let held = match a.hold_out.as_slice() {
@@ -299,7 +297,7 @@ fn fate(unidentified: Option<Unidentified>, at_bound: bool) -> &'static str {
 }
 
 /// What was measured of a load, or what the model makes of it.
-fn figures(f: &wp_lab::calibrate::Figures) -> Value {
+fn figures(f: &wp_calibrate::Figures) -> Value {
     json!({ "mean_ns": f.mean_ns, "iops": f.iops, "sync_ns": f.sync_ns })
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::results::{Listed, found_below, remove};
+use wp_machine::results::{Listed, found_below, remove};
 
 use crate::output::{Exit, Out, path};
 

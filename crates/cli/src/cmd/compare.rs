@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_block::trace::TraceDevice;
-use wp_lab::results::{events_left_out, read_block_events};
+use wp_machine::results::{events_left_out, read_block_events};
 use wp_trace::compare::{
     Comparison, Kind, Limits, Measure, SAMPLES_MIN, Side, Spread, compare, op_name,
 };

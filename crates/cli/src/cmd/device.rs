@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse, suite};
-use wp_lab::machine::MachineError;
+use wp_calibrate::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse, suite};
+use wp_machine::MachineError;
 
 use crate::output::{Exit, Out};
 
@@ -56,7 +56,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         replaced.push(pair);
     }
     let help = "writepath list devices";
-    let (name, own) = match wp_lab::spec::devices(&a.name) {
+    let (name, own) = match wp_machine::spec::devices(&a.name) {
         Ok((device, more)) if more.is_empty() => device,
         Ok(_) => {
             let message = format!("{}: several devices, and one is compared: name one", a.name);
@@ -72,7 +72,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         return tests(a, &replaced, out);
     }
     let path = a.points.clone().unwrap_or_else(|| PathBuf::from(POINTS));
-    let text = match wp_lab::host::text::read(&path) {
+    let text = match wp_machine::host::text::read(&path) {
         Ok(text) => text,
         Err(e) => return out.host_error(&path, &e),
     };
@@ -97,7 +97,7 @@ fn is_zoned(e: &wp_device::DeviceEntry) -> bool {
 /// Runs the usual tests.
 fn tests(a: &Args, replaced: &[(String, u64)], out: &Out) -> ExitCode {
     let help = "writepath list devices";
-    let cpu = match wp_lab::profile::Profile::find(&a.cpu) {
+    let cpu = match wp_machine::profile::Profile::find(&a.cpu) {
         Ok(cpu) => cpu,
         Err(e) => return out.fail(Exit::Usage, "cpu", &e, "writepath list cpus"),
     };

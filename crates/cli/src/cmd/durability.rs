@@ -76,8 +76,8 @@ pub(super) fn list(name: Option<&str>) -> (Value, String) {
 
 #[cfg(test)]
 mod tests {
-    use wp_lab::crash::bugs;
-    use wp_lab::registry;
+    use wp_campaign::bugs;
+    use wp_machine::registry;
     use wp_vfs::Version;
 
     use super::*;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use wp_lab::crash::bugs;
-use wp_lab::registry;
+use wp_campaign::bugs;
+use wp_machine::registry;
 use wp_vfs::{Base, DISTRIBUTIONS, Distribution, EraRule, FsEntry, Version};
 
 use crate::output::stderr;

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::experiment::{
+use wp_experiment::{
     Checked, Ended, Experiment, Kept, MergeError, Plan, Ready, Row, Shard, Tried, claims::Answered,
     is_experiment, load, merge as merge_shards, ready, run_all, table,
 };
-use wp_lab::machine::MachineError;
+use wp_machine::MachineError;
 use wp_workload::fio::{Diagnostic, Severity};
 
 use super::reproduce;
@@ -249,8 +249,8 @@ fn answer(e: &Experiment, rows: &[Row], ready: &Ready, dir: &Path, out: &Out) ->
 }
 
 /// A claim for the table: one of the file's own has its band in place of a paper's value.
-fn shown(a: &Answered) -> wp_lab::claims::Judged {
-    use wp_lab::claims::PaperValue;
+fn shown(a: &Answered) -> wp_papers::claims::Judged {
+    use wp_papers::claims::PaperValue;
     let mut judged = a.judged.clone();
     if matches!(&judged.paper_value, PaperValue::Word(word) if word.is_empty()) {
         let [low, high] = judged.band;
@@ -367,7 +367,7 @@ fn kind(file: &Path, bytes: &[u8]) -> &'static str {
 
 /// Runs `check`.
 pub fn check(a: &CheckArgs, out: &Out) -> ExitCode {
-    let bytes = match wp_lab::host::text::bytes(&a.file) {
+    let bytes = match wp_machine::host::text::bytes(&a.file) {
         Ok(bytes) => bytes,
         Err(e) => return out.host_error(&a.file, &e),
     };

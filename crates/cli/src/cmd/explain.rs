@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::host::Shape;
+use wp_machine::host::Shape;
 use wp_report::draw;
 use wp_report::run::{Call, SYNCS, Seen, WHOLE, WRITES};
 use wp_report::{explain, flow, summary};

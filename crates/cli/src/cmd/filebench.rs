@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use wp_lab::workload::filebench;
+use wp_machine::workload::filebench;
 use wp_workload::filebench::wml::{WORDS, Word};
 use wp_workload::filebench::{PERSONALITIES, built_in};
 use wp_workload::fio::Severity;

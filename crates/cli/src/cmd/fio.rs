@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::workload::fio;
+use wp_machine::workload::fio;
 use wp_vfs::Options;
 use wp_workload::fio::{Class, JobFile, OPTIONS, OptionInfo, Severity};
 

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use wp_lab::host::{Existing, output};
-use wp_lab::results::sha256;
+use wp_machine::host::{Existing, output};
+use wp_machine::results::sha256;
 
 use super::reproduce::program;
 

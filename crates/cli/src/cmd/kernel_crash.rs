@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::crash::host::{Agreement, Ask, Counts, agree, cannot};
-use wp_lab::host::Scratch;
+use wp_machine::host::Scratch;
+use wp_parity::host_kernel::{Agreement, Ask, Counts, agree, cannot};
 
 use crate::output::{Exit, Out};
 use crate::progress::Progress;

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use wp_lab::host::{Scratch, Shape};
-use wp_lab::profile::Profile;
-use wp_lab::spec::device;
-use wp_serve::drive::Log;
-use wp_serve::drive::freeze::Loss;
-use wp_serve::kernel_lab::fsyncs;
-use wp_serve::kernel_lab::suite::{LEGEND, Row, SUITES};
-use wp_serve::kernel_lab::{
+use wp_machine::host::{Scratch, Shape};
+use wp_machine::profile::Profile;
+use wp_machine::spec::device;
+use wp_parity::kernel_lab::fsyncs;
+use wp_parity::kernel_lab::suite::{LEGEND, Row, SUITES};
+use wp_parity::kernel_lab::{
     CutBy, Cycle, FILE_SYSTEMS, Keep, Kernel, MOST_JOBS, Outcome, Plan, Report, run as lab,
 };
+use wp_serve::drive::Log;
+use wp_serve::drive::freeze::Loss;
 
 use crate::output::{Exit, Out};
 use crate::outputs;

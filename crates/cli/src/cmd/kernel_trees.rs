@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use wp_lab::crash::folder::read;
-use wp_lab::crash::trees::{Agreement, Ask, Kernel, Row, agree};
-use wp_lab::vtime::Config;
-use wp_lab::vtime::guest::Guest;
+use wp_campaign::folder::read;
+use wp_parity::trees::{Agreement, Ask, Kernel, Row, agree};
+use wp_parity::vtime::Config;
+use wp_parity::vtime::guest::Guest;
 
 use super::kernel_crash::Args;
 use crate::output::{Exit, Out};
@@ -20,7 +20,7 @@ pub(super) fn run(a: &Args, programs: &Path, dir: &Path, out: &Out) -> ExitCode 
     let configs: Result<Vec<&'static Config>, String> = a
         .config
         .iter()
-        .map(|name| match wp_lab::vtime::config::find(name) {
+        .map(|name| match wp_parity::vtime::config::find(name) {
             Ok(c) if !c.not_modelled.is_empty() || c.zoned => {
                 Err(format!("{name}: not in this comparison"))
             }

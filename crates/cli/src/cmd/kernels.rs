@@ -7,16 +7,17 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
-use wp_lab::host::Scratch;
-use wp_lab::roundtrip::{Plan, trips};
-use wp_lab::vtime::compare::{Compared, Report, Row};
-use wp_lab::vtime::guest::Guest;
-use wp_lab::vtime::random::{
+use wp_machine::host::Scratch;
+use wp_machine::registry;
+use wp_parity::recovered;
+use wp_parity::roundtrip::{Plan, trips};
+use wp_parity::vtime::compare::{Compared, Report, Row};
+use wp_parity::vtime::guest::Guest;
+use wp_parity::vtime::random::{
     CALLS, CallDifference, Extras, Verdict, both, findings, generate, name_of,
 };
-use wp_lab::vtime::shrink::shrink;
-use wp_lab::vtime::{CONFIGS, Config, Program, compare_recorded};
-use wp_lab::{recovered, registry};
+use wp_parity::vtime::shrink::shrink;
+use wp_parity::vtime::{CONFIGS, Config, Program, compare_recorded};
 use wp_workload::program::NO_THREADS;
 
 use wp_vfs::Offers;
@@ -200,7 +201,7 @@ const IMAGES_A_BOOT: u64 = 20;
 fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
     let named = a.fs.strip_suffix(",zoned");
     let zoned = a.zoned || named.is_some();
-    let (fs, options) = match wp_lab::spec::file_system(named.unwrap_or(&a.fs)) {
+    let (fs, options) = match wp_machine::spec::file_system(named.unwrap_or(&a.fs)) {
         Ok(found) => found,
         Err(e) => {
             return out.fail(Exit::Usage, "fs", &e, "`writepath list fs` lists names and options");
@@ -265,8 +266,10 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
 }
 
 fn recovery(a: &RecoveryArgs, out: &Out) -> ExitCode {
-    let folder =
-        a.reference.clone().unwrap_or_else(|| wp_lab::testing::repository("testdata/reference"));
+    let folder = a
+        .reference
+        .clone()
+        .unwrap_or_else(|| wp_machine::testing::repository("testdata/reference"));
     let shown = Progress::new("kernels recovery");
     let at = |done, all, name: &str| shown.at(done, all, format_args!("cases, {name}"));
     let (rows, skipped) = match recovered::rows(&folder, &at) {
@@ -451,7 +454,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
     let wanted = |c: &&Config| a.fs.iter().any(|f| f == c.fs) && c.not_modelled.is_empty();
     let mut configs: Vec<&Config> = CONFIGS.iter().filter(wanted).collect();
     if !a.config.is_empty() {
-        match wp_lab::vtime::config::find(&a.config) {
+        match wp_parity::vtime::config::find(&a.config) {
             Ok(c) => configs = vec![c],
             Err(why) => return out.fail(Exit::Usage, "config", &why, ""),
         }
@@ -472,7 +475,7 @@ fn random_on(a: &RandomArgs, out: &Out, guest: &Guest) -> ExitCode {
         })
         .collect();
     if let Some(path) = &a.program {
-        let text = match wp_lab::host::text::read(path) {
+        let text = match wp_machine::host::text::read(path) {
             Ok(t) => t,
             Err(e) => return out.host_error(path, &e),
         };

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use clap::Command;
 use serde_json::{Value, json};
 use wp_device::{DeviceEntry, Param};
-use wp_lab::claims::{Claims, PaperValue, Pins};
-use wp_lab::{device_file, paper, profile, registry};
+use wp_machine::device_file;
+use wp_machine::profile;
+use wp_machine::registry;
+use wp_papers::claims::{Claims, PaperValue, Pins};
 use wp_trace::Format;
 use wp_vfs::OptionSpec;
 use wp_workload::program::{SYNTAX, Syntax};
@@ -252,11 +254,11 @@ fn elevators(name: Option<&str>) -> (Value, String) {
 }
 
 const SLUGS: [&str; 5] = [
-    paper::ext4_fsync::SLUG,
-    paper::f2fs_oprw::SLUG,
-    paper::direct_io::SLUG,
-    paper::inode_trim::SLUG,
-    paper::journal_conflict::SLUG,
+    wp_papers::ext4_fsync::SLUG,
+    wp_papers::f2fs_oprw::SLUG,
+    wp_papers::direct_io::SLUG,
+    wp_papers::inode_trim::SLUG,
+    wp_papers::journal_conflict::SLUG,
 ];
 
 fn papers(name: Option<&str>) -> (Value, String) {

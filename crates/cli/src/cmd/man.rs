@@ -7,7 +7,7 @@ use clap::Command;
 use clap_complete::Shell;
 use serde_json::json;
 use wp_base::plain::Shown as _;
-use wp_lab::host::{Existing, output};
+use wp_machine::host::{Existing, output};
 
 use crate::output::{Exit, Out};
 

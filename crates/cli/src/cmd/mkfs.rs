@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use wp_base::plain::Shown as _;
 use wp_base::{FsError, Sector};
-use wp_lab::host::Shape;
+use wp_machine::host::Shape;
 use wp_vfs::{FsEntry, Options};
 
 use crate::output::{Exit, Out, path};
@@ -55,7 +55,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(FsError::NoSpace) => return too_small((fs, &options), bytes, out),
         Err(e) => return out.fs_error("mkfs", &e),
     };
-    if let Err(e) = wp_lab::files::save_as(&medium, Sector(0), bytes, image) {
+    if let Err(e) = wp_machine::files::save_as(&medium, Sector(0), bytes, image) {
         return out.host_error(&a.image, &e);
     }
     let doc = json!({

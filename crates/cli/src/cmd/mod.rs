@@ -46,10 +46,10 @@ use wp_base::Sector;
 use wp_base::event::Record;
 use wp_base::plain::Shown as _;
 use wp_base::stage::Stages;
-use wp_lab::results::{
+use wp_machine::results::{
     NoResult, device_limits, events_left_out, events_of, find, read_classes, read_events, setting,
 };
-pub use wp_lab::spec::{devices, file_system, name_and_rest, size};
+pub use wp_machine::spec::{devices, file_system, name_and_rest, size};
 use wp_report::run::Run;
 
 use crate::output::{Exit, Out};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use serde_json::json;
 use wp_base::plain::Shown as _;
 use wp_fuse::{Mounted, Pace, RecordError};
-use wp_lab::host::Shape;
-use wp_lab::machine::Machine;
+use wp_machine::Machine;
+use wp_machine::host::Shape;
 
 use super::run::{Setup, machine_spec};
 use crate::output::{Exit, Out};
@@ -97,7 +97,7 @@ fn mounted(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     machine.unmount(&vfs).map_err(|e| out.machine_error(&e))?;
     if let Some(file) = save {
         let (view, path) = (machine.view(), file.path().to_owned());
-        wp_lab::files::save_as(&view.medium, view.start, view.bytes, file)
+        wp_machine::files::save_as(&view.medium, view.start, view.bytes, file)
             .map_err(|e| out.host_error(&path, &e))?;
     }
     let ns = machine.rt.now().0;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::site::Site;
-use wp_lab::crash::mutate::{self, Argument, By, Class, Fate, Mutant, SETTINGS, Search};
+use wp_campaign::mutate::{self, Argument, By, Class, Fate, Mutant, SETTINGS, Search};
 
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
@@ -42,7 +42,7 @@ pub fn run(
     workers: usize,
     out: &Out,
 ) -> ExitCode {
-    let witnesses = match witnesses.map(wp_lab::host::text::read).transpose() {
+    let witnesses = match witnesses.map(wp_machine::host::text::read).transpose() {
         Ok(text) => text.unwrap_or_else(|| mutate::WITNESSES_TOML.to_owned()),
         Err(e) => return out.fail(Exit::Usage, "witnesses", &e.to_string(), ""),
     };

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::host::{group, program};
-use wp_lab::parallel::each;
-use wp_lab::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
-use wp_lab::results::Results;
-use wp_lab::scale::{self, Scale};
+use wp_machine::host::{group, program};
+use wp_machine::parallel::each;
+use wp_machine::results::Results;
+use wp_machine::scale::{self, Scale};
+use wp_papers::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
 
 use super::keep::Keep;
 use crate::output::{Exit, Out};

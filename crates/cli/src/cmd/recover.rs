@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector, Zone, plain, zone_report};
-use wp_lab::host::output::commit_all;
-use wp_lab::host::{Output, Shape};
-use wp_lab::recover::{InPlace, Stopped, copy, write};
+use wp_machine::host::output::commit_all;
+use wp_machine::host::{Output, Shape};
+use wp_machine::recover::{InPlace, Stopped, copy, write};
 use wp_vfs::{Inspection, RecoveryPlan};
 
 use crate::images::{Images, Part, recovery_options};

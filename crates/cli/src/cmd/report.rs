@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_base::csv;
 use wp_base::plain::Shown as _;
-use wp_lab::claims::{Claims, Reasons};
-use wp_lab::host::{Existing, Shape, output, text};
-use wp_lab::results::{ENGINE, NoResult, find, sha256};
+use wp_machine::host::{Existing, Shape, output, text};
+use wp_machine::results::{ENGINE, NoResult, find, sha256};
+use wp_papers::claims::{Claims, Reasons};
 use wp_report::page::{self, Input, Lang, Paper, Rated, Rule, Run};
 
 use crate::output::{Exit, Out, path};
@@ -244,7 +244,7 @@ impl Results {
             })?),
             None => None,
         };
-        let fio = self.json(wp_lab::workload::fio::REPORT)?;
+        let fio = self.json(wp_machine::workload::fio::REPORT)?;
         let rated = rated(&resolved);
         Ok(Found::Run(Run { name, hash, resolved, summary, points, claims, fio, rated }))
     }

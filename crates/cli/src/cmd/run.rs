@@ -11,15 +11,15 @@ use wp_base::event::{Class, Event, Record};
 use wp_base::plain::Shown as _;
 use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
-use wp_lab::classify::{Classifier, is_listed, lines_to_tsv, mark};
-use wp_lab::host::{Output, Scratch, Shape};
-use wp_lab::machine::{Machine, MachineError, MachineSpec};
-use wp_lab::profile::Profile;
-use wp_lab::registry;
-use wp_lab::results::{EVENTS, Results, events_compressed, sha256};
-use wp_lab::workload::fio::{self, WRITE_SHORT};
-use wp_lab::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
-use wp_lab::workload::{Inputs, WorkloadReport};
+use wp_machine::classify::{Classifier, is_listed, lines_to_tsv, mark};
+use wp_machine::host::{Output, Scratch, Shape};
+use wp_machine::profile::Profile;
+use wp_machine::registry;
+use wp_machine::results::{EVENTS, Results, events_compressed, sha256};
+use wp_machine::workload::fio::{self, WRITE_SHORT};
+use wp_machine::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
+use wp_machine::workload::{Inputs, WorkloadReport};
+use wp_machine::{Machine, MachineError, MachineSpec};
 use wp_vfs::{JournalConflict, Options, Vfs};
 use wp_workload::program::Program;
 
@@ -168,7 +168,7 @@ pub(super) struct Ran {
     report: WorkloadReport,
     fs_counters: Vec<(&'static str, u64)>,
     conflicts: Vec<JournalConflict>,
-    workload: &'static wp_lab::workload::WorkloadEntry,
+    workload: &'static wp_machine::workload::WorkloadEntry,
     /// What was asked, as TOML.
     resolved: String,
     inputs: Inputs,
@@ -177,8 +177,8 @@ pub(super) struct Ran {
 fn spec(
     fs: &str,
     a: &Setup,
-) -> Result<(MachineSpec, &'static wp_lab::workload::WorkloadEntry, Options), String> {
-    let (fs, fs_options) = wp_lab::spec::machine_fs(fs)?;
+) -> Result<(MachineSpec, &'static wp_machine::workload::WorkloadEntry, Options), String> {
+    let (fs, fs_options) = wp_machine::spec::machine_fs(fs)?;
     let ((device, device_params), more) = super::devices(&a.device)?;
     let (name, rest) = super::name_and_rest(&a.workload);
     let workload = registry::find("workload", registry::WORKLOADS, |w| w.name, name)?;
@@ -224,7 +224,7 @@ pub(super) fn machine_spec(fs: &str, a: &Setup) -> Result<MachineSpec, String> {
 fn resolved(
     a: &Setup,
     spec: &MachineSpec,
-    workload: &wp_lab::workload::WorkloadEntry,
+    workload: &wp_machine::workload::WorkloadEntry,
     options: &Options,
 ) -> String {
     let mut t = String::new();
@@ -440,12 +440,12 @@ fn save(
 ) -> Result<(), ExitCode> {
     if let Some(image) = image {
         let (view, path) = (ran.machine.view(), image.path().to_owned());
-        wp_lab::files::save_as(&view.medium, view.start, view.bytes, image)
+        wp_machine::files::save_as(&view.medium, view.start, view.bytes, image)
             .map_err(|e| out.host_error(&path, &e))?;
     }
     let Some(fio) = fio else { return Ok(()) };
     let documents = &ran.report.documents;
-    let found = documents.iter().find(|(name, _)| name == wp_lab::workload::fio::REPORT);
+    let found = documents.iter().find(|(name, _)| name == wp_machine::workload::fio::REPORT);
     let Some((_, document)) = found else { return Err(no_fio_report(out)) };
     let bytes = serde_json::to_vec_pretty(document).unwrap_or_default();
     outputs::finish(fio, &bytes, out)

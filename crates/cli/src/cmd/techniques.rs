@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use wp_lab::techniques::{Conflict, TECHNIQUES, Technique, conflict};
+use wp_papers::techniques::{Conflict, TECHNIQUES, Technique, conflict};
 
 const LINE: &str = "a string takes it";
 /// Columns of text, and of what names stand in.

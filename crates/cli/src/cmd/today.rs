@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use wp_lab::paper::today::{TodayComparison, TodayPair, compare_today};
-use wp_lab::reference::{CaseBios, Phase};
+use wp_papers::today::{TodayComparison, TodayPair, compare_today};
+use wp_parity::reference::{CaseBios, Phase};
 
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
@@ -49,7 +49,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     };
     drop(shown);
     if found.pairs.is_empty() {
-        let known: Vec<String> = wp_lab::reference::today_runs()
+        let known: Vec<String> = wp_parity::reference::today_runs()
             .map(|runs| runs.into_iter().map(|r| r.run).collect())
             .unwrap_or_default();
         let why = format!("no recorded run called {}", a.runs.join(" or "));
@@ -73,7 +73,7 @@ pub fn to_json(found: &TodayComparison) -> serde_json::Value {
     };
     let findings: Vec<String> = found.findings.iter().map(ToString::to_string).collect();
     json!({
-        "schema": "writepath.blocks/1", "kernel": wp_lab::paper::today::ERA,
+        "schema": "writepath.blocks/1", "kernel": wp_papers::today::ERA,
         "runs": found.pairs.iter().map(run).collect::<Vec<_>>(),
         "listed_differences": found.listed.len(), "findings": findings,
     })

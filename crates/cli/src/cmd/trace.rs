@@ -8,8 +8,8 @@ use serde_json::json;
 use wp_base::event::{Event, Record, rwbs};
 use wp_base::plain::Shown as _;
 use wp_block::trace::{Issues, TraceDevice};
-use wp_lab::host::Shape;
-use wp_lab::results::read_block_events;
+use wp_machine::host::Shape;
+use wp_machine::results::read_block_events;
 
 use crate::output::{Exit, Out, path};
 use crate::outputs;

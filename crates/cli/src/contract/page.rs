@@ -50,8 +50,8 @@ fn page() -> String {
 
 #[test]
 fn the_page_of_exit_codes_is_made_from_the_table() {
-    let path = wp_lab::testing::repository("docs/exit-codes.md");
-    if wp_lab::testing::blessing() {
+    let path = wp_machine::testing::repository("docs/exit-codes.md");
+    if wp_machine::testing::blessing() {
         std::fs::write(&path, page()).expect("written");
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What a page has from the program: between `<!-- generated: COMMAND -->` and `<!-- end -->`
 //! stands what the command prints, as a block of text.
 
-use wp_lab::testing::blessing;
+use wp_machine::testing::blessing;
 
 use super::pages::{Page, blocks, repository};
 use super::play::shell;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
 
 use super::pages::{Block, Page, blocks};
 

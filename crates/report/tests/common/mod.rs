@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use wp_base::event::{Class, Record};
 use wp_base::{Rng, Sector};
-use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::{profile, registry};
+use wp_machine::profile;
+use wp_machine::registry;
+use wp_machine::{Machine, MachineSpec};
 use wp_medium::Slice;
 use wp_report::run::Run;
 use wp_vfs::{OpenFlags, Options, Vfs};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use wp_base::event::{Class, Event, Record};
 use wp_base::{FsResult, Sector};
-use wp_lab::classify::Classifier;
-use wp_lab::machine::{Machine, MachineSpec};
-use wp_lab::{profile, spec};
+use wp_machine::classify::Classifier;
+use wp_machine::profile;
+use wp_machine::spec;
+use wp_machine::{Machine, MachineSpec};
 use wp_report::run::Run;
 use wp_vfs::{FsEntry, Vfs};
 

@@ -228,7 +228,7 @@ fn a_log_of_writes_replays_to_what_the_drive_holds() {
     one(&mut drive, Request { fua: true, ..write(4, 64, &[2; 4096]) });
     let file = tempfile::NamedTempFile::new().unwrap();
     write_log(&mut file.reopen().unwrap(), 512, drive.written()).unwrap();
-    let view = wp_lab::files::FileView::open(file.path()).unwrap();
+    let view = wp_machine::files::FileView::open(file.path()).unwrap();
     let log = WriteLog::open(&view).unwrap();
     assert_eq!(log.entries_count(), 4);
     let (medium, _) = log.replay(Until::End).unwrap();

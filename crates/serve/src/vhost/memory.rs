@@ -242,7 +242,7 @@ fn way(r: &Region, file: File) -> Result<Way, String> {
 
 #[cfg(test)]
 mod tests {
-    use wp_lab::testing::skipped;
+    use wp_machine::testing::skipped;
 
     use super::*;
 

@@ -19,7 +19,7 @@
 //! join                             every call above returns before one below begins
 //! in_order                         first line: calls begin in the order of their lines
 //! ```
-//! The same text is read by `prog.c` in the guest of `wp_lab::vtime`, but for `fail`, `slow`,
+//! The same text is read by `prog.c` in the guest of `wp_parity::vtime`, but for `fail`, `slow`,
 //! `tear`, `heal`, `expect`, `power_failure`, `pread`, `drop_caches`, `mark`, `fbarrier`,
 //! `fdatabarrier` and threads. [`Player`] does the calls on a mounted file system of ours.
 

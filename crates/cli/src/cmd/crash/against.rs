@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use wp_lab::crash::Campaign;
-use wp_lab::crash::against::{Boundary, Compared, compare};
+use wp_campaign::Campaign;
+use wp_campaign::against::{Boundary, Compared, compare};
 
 use super::{Args, campaign};
 use crate::output::{Exit, Out};

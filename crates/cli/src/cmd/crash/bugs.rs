@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
+use wp_campaign::bugs::{self, Bug, BugResult, show as show_bug};
 use wp_crash::Totals;
-use wp_lab::crash::bugs::{self, Bug, BugResult, show as show_bug};
 
 use super::{Args, reduced};
 use crate::output::{Exit, Out};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use wp_base::plain::Shown as _;
-use wp_lab::crash::{Asking, Command, KnownFailures};
-use wp_lab::host::text;
+use wp_campaign::{Asking, Command, KnownFailures};
+use wp_machine::host::text;
 
 use super::Args;
 

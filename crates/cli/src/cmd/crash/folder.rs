@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
+use wp_campaign::folder::{ProgramFile, read};
+use wp_campaign::{Findings, Watch, resume};
 use wp_crash::{Rule, Totals};
-use wp_lab::crash::folder::{ProgramFile, read};
-use wp_lab::crash::{Findings, Watch, resume};
 
 use super::hunt::{does_less, unexplored};
 use super::{Args, campaign, limit, report};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use wp_base::plain::Shown as _;
 use wp_fuse::record;
-use wp_lab::host::{Shape, text};
+use wp_machine::host::{Shape, text};
 use wp_workload::program::{Program, Step};
 
 use super::Args;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::crash::{
+use wp_campaign::{
     Campaign, Findings, Found, KnownFailure, KnownFailures, Source, Stage, Watch, load_campaign,
     resume, save_campaign,
 };
-use wp_lab::host::{Output, Shape};
+use wp_machine::host::{Output, Shape};
 
 use super::key::{build, is_hidden, key};
 use super::{Args, limit, reduced, report};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use wp_lab::crash::{Campaign, Source};
-use wp_lab::host::program;
+use wp_campaign::{Campaign, Source};
+use wp_machine::host::program;
 
 use super::{Args, report};
 

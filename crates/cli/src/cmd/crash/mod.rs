@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wp_base::FsError;
+use wp_campaign::lives::Lives;
+use wp_campaign::{Bench, Campaign, Source, Space, line, mutate};
 use wp_crash::{Plan, Profile};
-use wp_lab::crash::lives::Lives;
-use wp_lab::crash::{Bench, Campaign, Source, Space, line, mutate};
-use wp_lab::machine::MachineError;
+use wp_machine::MachineError;
 use wp_vfs::{FsEntry, Options};
 use wp_workload::program::{Call, Interleavings, Program};
 
@@ -415,7 +415,7 @@ fn profile(a: &Args, bench: &Bench) -> Result<Profile, String> {
 
 /// A file system of an era whose power failures are known.
 fn file_system(text: &str) -> Result<(&'static FsEntry, Options), String> {
-    let (fs, options) = wp_lab::spec::recoverable(text)?;
+    let (fs, options) = wp_machine::spec::recoverable(text)?;
     super::eras::tell(fs, options.get("era", fs.options).unwrap_or_default());
     Ok((fs, options))
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use wp_campaign::{Campaign, Findings, Source, Speed, Watch, resume, speed};
 use wp_crash::{Rule, Totals};
-use wp_lab::crash::{Campaign, Findings, Source, Speed, Watch, resume, speed};
-use wp_lab::machine::MachineError;
+use wp_machine::MachineError;
 
 use super::hunt::{does_less, unexplored};
 use super::{Args, campaign, limit, report};
@@ -156,7 +156,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         #[expect(clippy::disallowed_methods, reason = "the budget is of the host")]
         let begun = Instant::now();
         let go_on = || !stop.load(Ordering::Relaxed) && limit.is_none_or(|l| begun.elapsed() < l);
-        let at = |stage: &wp_lab::crash::Stage| {
+        let at = |stage: &wp_campaign::Stage| {
             live.at(stage.points, stage.of_points, format_args!("crash points, {}", a.fs));
         };
         let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on(), at: &at };

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_crash::Rule;
-use wp_lab::crash::bugs::{Bug, Cause, affected, cause as cause_of};
-use wp_lab::crash::{
+use wp_campaign::bugs::{Bug, Cause, affected, cause as cause_of};
+use wp_campaign::{
     Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Source, Watch,
     line as command_line, minimise, play, resume, write_reproducer,
 };
-use wp_lab::machine::MachineError;
+use wp_crash::Rule;
+use wp_machine::MachineError;
 use wp_workload::program::Step;
 
 use super::{Args, report};

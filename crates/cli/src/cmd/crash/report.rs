@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 use wp_base::plain;
 use wp_base::plain::Shown as _;
+use wp_campaign::{Calls, Campaign, FailedCall, Findings, Found, Source, line as command_line};
 use wp_crash::{Rule, Totals, Violation};
-use wp_lab::crash::{Calls, Campaign, FailedCall, Findings, Found, Source, line as command_line};
 use wp_workload::program::{Interleavings, Program};
 
 use super::Args;

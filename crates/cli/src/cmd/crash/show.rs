@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use serde_json::json;
 use wp_base::Sector;
-use wp_lab::crash::{Campaign, Cut, Reproducer, verdicts, write_reproducer};
-use wp_lab::host::Shape;
+use wp_campaign::{Campaign, Cut, Reproducer, verdicts, write_reproducer};
+use wp_machine::host::Shape;
 
 use super::Args;
 use crate::output::{Exit, Out};
@@ -66,7 +66,7 @@ pub(super) fn run(a: &Args, c: &Campaign, state: &str, out: &Out) -> ExitCode {
     if let Some(image) = image {
         let path = image.path().to_owned();
         let len = played.partition.0 + played.partition.1;
-        if let Err(e) = wp_lab::files::save_as(&cut.medium(), Sector(0), len, image) {
+        if let Err(e) = wp_machine::files::save_as(&cut.medium(), Sector(0), len, image) {
             return out.host_error(&path, &e);
         }
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use wp_base::plain::Shown as _;
-use wp_lab::crash::programs::NAMED;
-use wp_lab::crash::wild::Extras;
-use wp_lab::crash::{Bench, Of, Source};
-use wp_lab::host::text;
-use wp_lab::workload::fio;
+use wp_campaign::programs::NAMED;
+use wp_campaign::wild::Extras;
+use wp_campaign::{Bench, Of, Source};
+use wp_machine::host::text;
+use wp_machine::workload::fio;
 use wp_workload::fio::RunOptions;
 use wp_workload::program::Program;
 

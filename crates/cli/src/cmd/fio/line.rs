@@ -10,9 +10,9 @@ use clap::Parser;
 use serde_json::{Value, json};
 use wp_base::event::Class;
 use wp_base::plain::Shown as _;
-use wp_lab::host::{Existing, Output, Shape};
-use wp_lab::machine::{Machine, MachineError};
-use wp_lab::workload::fio;
+use wp_machine::host::{Existing, Output, Shape};
+use wp_machine::workload::fio;
+use wp_machine::{Machine, MachineError};
 use wp_workload::fio::{Bins, CommandLine, JobFile, JobResult, RunError, RunOptions, Severity};
 
 use super::super::run::{self, FS, Setup};
@@ -159,7 +159,7 @@ fn told(line: &CommandLine, out: &Out) -> Result<ExitCode, ExitCode> {
         files
             .push((name.clone(), bytes_of(name).map_err(|e| out.host_error(Path::new(name), &e))?));
     }
-    let include = |name: &str| wp_lab::host::text::bytes(Path::new(name)).ok();
+    let include = |name: &str| wp_machine::host::text::bytes(Path::new(name)).ok();
     let mut file = wp_workload::fio::parse_all(line, &files, &include, &variables);
     if machine.setup.image().is_none() {
         file.fit_empty();
@@ -206,7 +206,7 @@ fn told(line: &CommandLine, out: &Out) -> Result<ExitCode, ExitCode> {
 /// A job file; `-` is the standard input.
 fn bytes_of(name: &str) -> std::io::Result<Vec<u8>> {
     if name != "-" {
-        return wp_lab::host::text::bytes(Path::new(name));
+        return wp_machine::host::text::bytes(Path::new(name));
     }
     /// Longest job file of a pipe.
     const BYTES_MAX: u64 = 64 << 20;
@@ -309,11 +309,11 @@ fn machine(line: &CommandLine) -> Result<MachineArgs, Wrong> {
 ///
 /// Errors: jobs on devices of a machine with a file system, or the other way round.
 fn place(machine: &mut MachineArgs, file: &JobFile) -> Result<(), String> {
-    let none = wp_lab::registry::NONE.name;
+    let none = wp_machine::registry::NONE.name;
     let device = file.device()?;
     let default = if device.is_some() { none } else { FS };
     let fs = machine.fs.get_or_insert_with(|| default.to_owned());
-    let (name, _) = wp_lab::spec::name_and_rest(fs);
+    let (name, _) = wp_machine::spec::name_and_rest(fs);
     match device {
         Some(device) if name != none => {
             Err(format!("the jobs use {device}, and the drive has a file system: --set fs=none"))
@@ -339,7 +339,7 @@ fn simulate(
     let image = match args.setup.image() {
         None => None,
         Some(path) => {
-            let (m, _) = wp_lab::files::load(path).map_err(|e| out.host_error(path, &e))?;
+            let (m, _) = wp_machine::files::load(path).map_err(|e| out.host_error(path, &e))?;
             Some(m)
         }
     };
@@ -391,7 +391,7 @@ fn report(
     formats: Formats,
 ) -> (String, Value) {
     let bins = if formats.bins { Bins::All } else { Bins::None };
-    let doc = wp_workload::fio::report_with(file, results, (wp_lab::EPOCH_SECS, now_ns), bins);
+    let doc = wp_workload::fio::report_with(file, results, (wp_machine::EPOCH_SECS, now_ns), bins);
     let mut text = String::new();
     // A report that goes to a file begins on the terminal, as fio's does.
     if formats.normal && line.command("output").is_none() {

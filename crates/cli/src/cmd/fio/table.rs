@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::workload::fio;
+use wp_machine::workload::fio;
 use wp_workload::fio::{Diagnostic, JobFile, Severity, Used, Variables};
 
 use crate::output::{Exit, Out};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
-use wp_serve::kernel_lab::Kernel;
-use wp_serve::kernel_lab::setup::{Looked, build, look, places, take};
+use wp_parity::kernel_lab::Kernel;
+use wp_parity::kernel_lab::setup::{Looked, build, look, places, take};
 
 use super::Args;
 use crate::output::{Exit, Out};

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
-use wp_lab::machine::MachineError;
-use wp_lab::matrix::{self, Cell, Combination, Length};
-use wp_lab::parallel::each;
-use wp_lab::results::Results;
+use wp_machine::MachineError;
+use wp_machine::parallel::each;
+use wp_machine::results::Results;
+use wp_papers::matrix::{self, Cell, Combination, Length};
 
 use super::keep::Keep;
 use crate::output::{Exit, Out};

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use wp_base::csv;
-use wp_lab::matrix::holes;
-use wp_lab::matrix::speed::Workload;
-use wp_lab::matrix::{Cell, DRIVES, Speed};
+use wp_papers::matrix::holes;
+use wp_papers::matrix::speed::Workload;
+use wp_papers::matrix::{Cell, DRIVES, Speed};
 
 const LINE: &str = "a string takes it";
 

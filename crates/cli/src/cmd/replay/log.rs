@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use serde_json::json;
 use wp_base::plain::Shown as _;
 use wp_base::{FsError, FsResult, Sector};
-use wp_lab::files::FileView;
-use wp_lab::host::Shape;
+use wp_machine::files::FileView;
+use wp_machine::host::Shape;
 use wp_medium::write_log::{LogEntry, LogFlags, Until, WriteLog};
 
 use crate::images::refuse_container;
@@ -78,7 +78,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
     if let Some(Err(code)) = a.base.as_deref().map(|base| refuse_container(base, out)) {
         return code;
     }
-    let (base, held) = match a.base.as_deref().map(wp_lab::files::load).transpose() {
+    let (base, held) = match a.base.as_deref().map(wp_machine::files::load).transpose() {
         Ok(base) => base.unwrap_or_default(),
         Err(e) => return out.host_error(a.base.as_deref().unwrap_or(image), &e),
     };
@@ -110,7 +110,7 @@ pub(super) fn run(path: &Path, a: &LogArgs, out: &Out) -> ExitCode {
         }
     };
     shown.say("the image");
-    if let Err(e) = wp_lab::files::save_as(&medium, Sector(0), bytes, file) {
+    if let Err(e) = wp_machine::files::save_as(&medium, Sector(0), bytes, file) {
         return out.host_error(image, &e);
     }
     let doc = json!({

@@ -212,7 +212,7 @@ pub(super) fn device_of(
     out: &Out,
 ) -> Result<(String, Box<dyn DeviceModel>), ExitCode> {
     let on = a.on.as_deref().unwrap_or(DEVICE);
-    let device = wp_lab::spec::device(on).and_then(|(name, params)| {
+    let device = wp_machine::spec::device(on).and_then(|(name, params)| {
         let entry = wp_device::find(&name).ok_or_else(|| format!("no device called `{name}`"))?;
         let params: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
         entry.make(&params).map_err(|e| e.to_string())

@@ -87,7 +87,7 @@ fn count(mut trace: Trace<'_>, say: &dyn Fn(u64)) -> Result<u64, TraceError> {
 
 /// Replays.
 pub(super) fn run(path: &Path, a: &TraceArgs, out: &Out) -> ExitCode {
-    let read = wp_lab::host::text::read_at_most(path, BYTES_MAX);
+    let read = wp_machine::host::text::read_at_most(path, BYTES_MAX);
     let text = match read {
         Ok(text) => text,
         Err(e) => return out.host_error(path, &e),

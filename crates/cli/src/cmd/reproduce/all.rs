@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::claims::Verdict;
-use wp_lab::host::{Group, program};
+use wp_machine::host::{Group, program};
+use wp_papers::claims::Verdict;
 
 use super::kept::{self, Kept};
 use super::{Args, Beside, Paper, page, progress};

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::paper::journal_conflict::{self, Graph, Outcome, Reproduction, TYPES};
+use wp_papers::journal_conflict::{self, Graph, Outcome, Reproduction, TYPES};
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};

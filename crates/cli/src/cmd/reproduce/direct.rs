@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::paper::direct_io::{self, Graph, Left, Mechanism, Point, Reproduction, SIZES, Sent};
+use wp_papers::direct_io::{self, Graph, Left, Mechanism, Point, Reproduction, SIZES, Sent};
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::paper::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row, RunOutcome};
-use wp_lab::paper::kernels::{self, Comparison};
-use wp_lab::paper::today::{TodayComparison, compare_today};
-use wp_lab::reference::{Issuer, TraceLine, What};
+use wp_papers::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row, RunOutcome};
+use wp_papers::kernels::{self, Comparison};
+use wp_papers::today::{TodayComparison, compare_today};
+use wp_parity::reference::{Issuer, TraceLine, What};
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted, paper};
@@ -136,7 +136,7 @@ fn report(
         .expect("a string takes it");
     }
     let more = found.runs.iter().map(|r| {
-        let events = wp_lab::results::events_to_ndjson(&r.records);
+        let events = wp_machine::results::events_to_ndjson(&r.records);
         (format!("{}.events.ndjson", r.plan.name()), events)
     });
     let answer = Answer {
@@ -336,7 +336,7 @@ fn nulls(t: &mut String, nulls: &Nulls) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wp_lab::paper::ext4_fsync::{RunPlan, run};
+    use wp_papers::ext4_fsync::{RunPlan, run};
 
     #[test]
     fn the_flushes_of_an_fsync_are_in_the_trace_of_every_era() {

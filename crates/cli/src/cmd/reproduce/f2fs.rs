@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_lab::paper::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
-use wp_lab::results::Results;
+use wp_machine::results::Results;
+use wp_papers::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
 
 use super::flows::Figures;
 use super::progress::Progress;
@@ -71,7 +71,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Ins
         .expect(LINE);
     }
     let more = flows.runs().map(|(name, run)| {
-        let events = wp_lab::results::events_to_ndjson(&run.records);
+        let events = wp_machine::results::events_to_ndjson(&run.records);
         (format!("{name}.events.ndjson"), events)
     });
     let answer = Answer {

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use wp_lab::machine::MachineError;
-use wp_lab::paper::f2fs_oprw::{self, FLOWS, Look, Recorded, Recovered};
-use wp_lab::registry;
+use wp_machine::MachineError;
+use wp_machine::registry;
+use wp_papers::f2fs_oprw::{self, FLOWS, Look, Recorded, Recovered};
 use wp_report::flow::{Flow, flow};
 use wp_report::run::{Run, SYNCS, Seen};
 

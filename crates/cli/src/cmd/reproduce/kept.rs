@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use wp_lab::host::{Existing, output};
-use wp_lab::results::sha256;
+use wp_machine::host::{Existing, output};
+use wp_machine::results::sha256;
 
 /// A run that has ended with an answer.
 #[derive(Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Kept {
 
 /// Hash of this program. Errors: the host's.
 pub fn program() -> std::io::Result<String> {
-    wp_lab::host::program::hash().map(str::to_owned)
+    wp_machine::host::program::hash().map(str::to_owned)
 }
 
 fn place(out: &Path, paper: &str, resolved: &str) -> PathBuf {

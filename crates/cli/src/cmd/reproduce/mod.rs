@@ -20,9 +20,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 use wp_base::plain::Shown as _;
-use wp_lab::claims::{Judged, Verdict};
-use wp_lab::paper::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
-use wp_lab::results::Results;
+use wp_machine::results::Results;
+use wp_papers::claims::{Judged, Verdict};
+use wp_papers::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
 
 pub(super) use self::kept::program;
 use self::pinned::Beside;

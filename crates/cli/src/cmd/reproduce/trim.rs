@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde_json::json;
-use wp_lab::paper::inode_trim::{self, Reproduction, RunOutcome, Trim, Wear};
+use wp_papers::inode_trim::{self, Reproduction, RunOutcome, Trim, Wear};
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use wp_base::Time;
-use wp_lab::profile::Profile;
+use wp_machine::profile::Profile;
 use wp_serve::Clock;
 use wp_serve::control::Speaker;
 use wp_serve::vhost::cpu::Cpu;

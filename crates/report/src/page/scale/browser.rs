@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use wp_lab::testing::skipped;
+use wp_machine::testing::skipped;
 
 use super::{Scale, nice, tick_text, ticks};
 

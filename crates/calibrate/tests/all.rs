@@ -1,0 +1,5 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod calibrate;
+mod drive;

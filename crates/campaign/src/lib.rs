@@ -1,0 +1,48 @@
+//! Power failures on machines put together here: programs are played with a tape on the device, and
+//! every state that a cut could leave is recovered and judged.
+//!
+//! Picture:    [`Source`] -> program -> [`play()`] -> [`Played`] (tape, ledger) ->
+//!             [`wp_crash::Explorer`] -> [`Findings`]; a [`Campaign`] says all of it.
+
+pub mod against;
+pub mod bugs;
+pub mod calls;
+mod campaign;
+mod campaign_file;
+mod command;
+pub mod database;
+mod export;
+pub mod folder;
+mod known_failures;
+pub mod line;
+pub mod lives;
+mod minimise;
+mod mounts;
+pub mod mutate;
+mod play;
+mod process;
+pub mod programs;
+mod reproducer;
+pub mod reservoir;
+pub mod sequences;
+mod simpler;
+mod speed;
+mod story;
+pub mod stress;
+mod why;
+pub mod wild;
+
+pub use calls::{Calls, FailedCall};
+pub use campaign::{
+    Campaign, Findings, Found, Source, Space, Stage, Unfinished, Watch, resume, run,
+};
+pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};
+pub use command::{Asking, Command, Runs};
+pub use known_failures::{KnownFailure, KnownFailures};
+pub use minimise::{Bounds, Minimal, minimise, verdicts};
+pub use play::{Bench, Played, leave, live, live_with_faults, play, play_on};
+pub use reproducer::{Reproducer, write as write_reproducer};
+pub use sequences::Of;
+pub use speed::{Speed, speed};
+pub use story::Cut;
+pub use wild::Extras;

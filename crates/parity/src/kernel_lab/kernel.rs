@@ -1,0 +1,120 @@
+//! A kernel for User-Mode Linux, and a root for it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use wp_base::plain::Shown as _;
+use wp_machine::host::Group;
+
+/// Where a guest is, if nothing else is said: `$GUEST`, or this folder of the home directory.
+const USUAL: &str = ".cache/kernel-guest";
+/// Its kernel there, as we put it there; and as it was called before.
+pub(super) const BINARY: &str = "linux";
+const BEFORE: &str = "uml-6.12";
+
+/// A kernel that can be started.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The kernel, an executable of the host built with `CONFIG_UML_TIME_TRAVEL_SUPPORT` and
+    /// `CONFIG_VIRTIO_UML`.
+    pub binary: PathBuf,
+    /// Its root directory, with `init_uml` in it.
+    pub root: PathBuf,
+    /// Its memory in MiB.
+    pub memory_mib: u32,
+}
+
+impl Kernel {
+    /// The kernel and root that are named, or those of the usual place. Errors: what is missing,
+    /// and where it comes from.
+    pub fn find(binary: Option<&Path>, root: Option<&Path>) -> Result<Kernel, String> {
+        let (binary, root) = Kernel::named(binary, root)?;
+        if !binary.is_file() {
+            return Err(format!(
+                "{}: not a User-Mode Linux kernel with time travel",
+                binary.shown()
+            ));
+        }
+        let init = root.join("init_uml");
+        if !init.is_file() {
+            return Err(format!("{} is missing: a guest's root", init.shown()));
+        }
+        Ok(Kernel { binary, root, memory_mib: 512 })
+    }
+
+    /// Where a guest is, if nothing else is said: `$GUEST`, or a folder of the home directory.
+    /// Errors: there is neither.
+    pub fn usual() -> Result<PathBuf, String> {
+        std::env::var_os("GUEST")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(USUAL)))
+            .ok_or_else(|| "no home directory and no $GUEST".to_owned())
+    }
+
+    /// The kernel and root that are named, or those of the usual place, whether they are there or
+    /// not. Errors: there is no such place.
+    pub fn named(binary: Option<&Path>, root: Option<&Path>) -> Result<(PathBuf, PathBuf), String> {
+        let place = |given: Option<&Path>, name: &str| match given {
+            // The guest is started elsewhere.
+            Some(given) => absolute(given),
+            None => absolute(&Kernel::usual()?.join(name)),
+        };
+        let before = place(binary, BEFORE)?;
+        let ours = place(binary, BINARY)?;
+        let binary = if before.is_file() && !ours.is_file() { before } else { ours };
+        Ok((binary, place(root, "root")?))
+    }
+
+    /// Starts it in time travel, with disks behind these sockets. Its console is `console.txt` in
+    /// `share`, whose `run.sh` it runs. Errors: the host's.
+    pub(super) fn boot(
+        &self,
+        share: &Path,
+        calendar: &Path,
+        disks: &[&Path],
+    ) -> Result<Running, String> {
+        let at = |e: std::io::Error| format!("{}: {e}", self.binary.shown());
+        let console = std::fs::File::create(share.join("console.txt")).map_err(at)?;
+        let errors = console.try_clone().map_err(at)?;
+        let mut command = Command::new(&self.binary);
+        command
+            .arg(format!("mem={}M", self.memory_mib))
+            .args(["root=/dev/root", "rootfstype=hostfs", "rw", "init=/init_uml"])
+            .arg(format!("rootflags={}", self.root.display()))
+            .arg(format!("share={}", share.display()))
+            .args(["con=null", "con0=fd:0,fd:1", "quiet", "log_buf_len=4M"])
+            .arg(format!("time-travel=ext:{}", calendar.display()));
+        for disk in disks {
+            // 2: a block device.
+            command.arg(format!("virtio_uml.device={}:2", disk.display()));
+        }
+        // Its memory is a file, which had better not be on a disk.
+        if Path::new("/dev/shm").is_dir() {
+            command.env("TMPDIR", "/dev/shm");
+        }
+        command.current_dir(share).stdin(Stdio::null()).stdout(console).stderr(errors);
+        Ok(Running { group: Group::spawn(&mut command).map_err(at)? })
+    }
+}
+
+/// A path from the root on. Errors: an empty one.
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|e| format!("`{}`: {e}", path.shown()))
+}
+
+/// A guest that runs; it ends with this.
+pub(super) struct Running {
+    group: Group,
+}
+
+impl Running {
+    /// Has it ended by itself?
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.group.try_wait(), Ok(None))
+    }
+
+    /// Ends it.
+    pub fn end(self) {
+        drop(self.group);
+    }
+}

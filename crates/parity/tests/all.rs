@@ -1,0 +1,13 @@
+//! Every test of this crate beside its sources, as one program: a program each has the linker
+//! and the code generator do the same work over and over.
+
+mod blk_mq;
+mod crash_failures;
+mod errors;
+mod found;
+mod guest;
+mod host_crash;
+mod mounts;
+mod recovered;
+mod trees;
+mod waits;

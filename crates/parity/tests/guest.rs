@@ -1,0 +1,112 @@
+//! A real kernel on our drive, in our time: the same nanoseconds and the same bytes every time.
+
+#![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
+
+use wp_machine::profile::Profile;
+use wp_machine::testing::skipped;
+use wp_parity::kernel_lab::{Keep, Kernel, Plan, Report, run};
+use wp_rt::CpuOp;
+use wp_serve::drive::Log;
+
+fn ext4() -> Plan {
+    let device = ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]);
+    Plan { device, cycles: 3, jobs: 2, ..Plan::new("ext4") }
+}
+
+/// F2FS on zones of 16 MiB, whose write pointers a cut may set back.
+fn f2fs_on_zones(drive: &str, conventional: u64) -> Plan {
+    let zones = [
+        ("zone_bytes", 16 << 20),
+        ("blocks_per_plane", 96),
+        ("conventional_zones", conventional),
+        ("pages_per_block", 12),
+    ];
+    let params = zones.map(|(key, value)| (key.to_owned(), value)).to_vec();
+    Plan { device: (drive.to_owned(), params), cycles: 3, ..Plan::new("f2fs") }
+}
+
+/// What one run has told, and its trace.
+fn once(kernel: &Kernel, plan: &Plan) -> (Report, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    let log = Log::new(Box::new(std::fs::File::create(&trace).unwrap()));
+    let report =
+        run(kernel, plan, dir.path(), Keep { trace: Some(log), ..Keep::default() }, &mut |_| false)
+            .unwrap();
+    (report, std::fs::read_to_string(trace).unwrap())
+}
+
+/// The guest, or nothing where there is none, of which `check` is told.
+fn kernel(check: &str) -> Option<Kernel> {
+    let kernel = match Kernel::find(None, None) {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            skipped(check, &why);
+            return None;
+        }
+    };
+    if std::process::Command::new("gcc").arg("--version").output().is_err() {
+        skipped(check, "gcc is missing");
+        return None;
+    }
+    Some(kernel)
+}
+
+/// N27: logs move to fresh zones at a mount with nothing to recover, and no checkpoint says so.
+#[test]
+fn linux_loses_what_f2fs_fsynced_on_zones_after_a_mount_with_nothing_to_recover() {
+    let Some(kernel) = kernel("real F2FS on zones with power-loss protection") else { return };
+    let plan = Plan { cycles: 20, blocks: 4, ops: 1, sync: 1, ..f2fs_on_zones("zn540-4tb", 4) };
+    let (report, _) = once(&kernel, &plan);
+    if !report.kernel.starts_with("6.12.") {
+        return skipped("F2FS on zones of Linux 6.12", &format!("the guest is {}", report.kernel));
+    }
+    assert!(report.count(|c| c.lost > 0) > 0, "{report:?}");
+    assert_eq!(report.otherwise(), Some(0), "recovery brings back what Linux brings back");
+}
+
+#[test]
+fn two_runs_of_a_guest_have_the_same_nanoseconds_and_the_same_trace() {
+    const CHECK: &str = "real kernel in virtual time on our drive";
+    let Some(kernel) = kernel(CHECK) else { return };
+    let charged = Plan { cpu: Profile::find("i7-4770").unwrap(), ..ext4() };
+    for plan in [ext4(), charged, f2fs_on_zones("zn540-4tb-noplp", 16)] {
+        let (first, trace) = once(&kernel, &plan);
+        assert_eq!(first.cycles.len() as u64, plan.cycles, "{first:?}");
+        assert!(first.cycles.iter().all(|c| c.ours.is_some()), "ours recovers beside: {first:?}");
+        assert!(first.is_sound(), "a drive that keeps its word loses nothing: {first:?}");
+        assert!(first.kernel.starts_with("6."), "{}", first.kernel);
+        assert!(trace.lines().count() > 100);
+        let zoned = plan.fs == "f2fs";
+        assert_eq!(first.oprw_garbage().is_some(), zoned, "order preservation is for zones");
+        let (second, again) = once(&kernel, &plan);
+        assert_eq!(first, second);
+        assert!(trace == again, "the traces differ");
+    }
+}
+
+#[test]
+fn what_the_cpu_of_a_guest_costs_is_in_its_fsyncs() {
+    let Some(kernel) = kernel("a guest whose CPU is charged") else { return };
+    let plan = Plan { jobs: 1, ..ext4() };
+    let cpu = Profile::find("i7-4770").unwrap();
+    let (free, _) = once(&kernel, &plan);
+    let (charged, _) = once(&kernel, &Plan { cpu, ..plan });
+    assert_eq!(free.charged, None);
+    let border = charged.charged.unwrap();
+    assert!(border.requests > 0 && border.answers == border.requests, "{border:?}");
+    // The entry, and at least data, log and commit: each to the drive and back, and awaited.
+    let costs = cpu.model().profile;
+    let [entry, submit, dispatch, answer, wake] = [
+        CpuOp::Syscall,
+        CpuOp::BioSubmit,
+        CpuOp::RequestDispatch,
+        CpuOp::Completion,
+        CpuOp::ContextSwitch,
+    ]
+    .map(|op| costs.get(op));
+    let longest = |r: &Report| r.cycles.iter().map(|c| c.fsync_longest_ns).max().unwrap();
+    let more = longest(&charged).checked_sub(longest(&free)).unwrap();
+    let least = entry + 3 * (submit + dispatch + answer + wake);
+    assert!((least..4 * least).contains(&more), "{more} ns, at least {least}");
+}
