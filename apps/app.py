@@ -1,5 +1,6 @@
 """What the programs here and their checkers share."""
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -93,13 +94,18 @@ class Server:
         self.argv, self.log, self.is_up, self.patience = argv, log, is_up, patience
 
     def __enter__(self):
+        # Whatever the server starts inherits one end: the other one ends with the last of them.
+        self.alive, alive = os.pipe()
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                pass_fds=[alive],
             )
+        os.close(alive)
         end = time.monotonic() + self.patience
         while not self.is_up():
             if self.process.poll() is not None:
+                self.__exit__()
                 raise Wrong(f"the server does not start: {self.why()}")
             if time.monotonic() > end:
                 self.__exit__()
@@ -111,6 +117,9 @@ class Server:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        # A process that still dies would write into the next tree.
+        select.select([self.alive], [], [], self.patience)
+        os.close(self.alive)
 
     def stop(self, by=signal.SIGTERM):
         """Ends it cleanly."""
