@@ -532,59 +532,66 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
     let c = &Campaign { bench, ..c.clone() };
     let abandon = || halted.load(Ordering::Relaxed) || (watch.abandon)() || c.command_failed();
     let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let workers = (workers.max(1) as u64).min(chunks.max(1));
-        let watcher = scope.spawn(|| {
-            while !ended.load(Ordering::Relaxed) {
-                if (watch.abandon)() {
-                    halted.store(true, Ordering::Relaxed);
-                }
-                std::thread::park_timeout(LOOK);
-            }
-        });
-        let mut threads = Vec::new();
-        for _ in 0..workers {
-            threads.push(scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, Ordering::SeqCst);
-                    if n >= chunks || merged().stopped {
-                        return;
+    let explorers = (workers.max(1) as u64).min(chunks.max(1));
+    let explore = || {
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    if (watch.abandon)() {
+                        halted.store(true, Ordering::Relaxed);
                     }
-                    let from = first + n * CHUNK;
-                    let to = end.min(from.saturating_add(CHUNK));
-                    let findings = match chunk(c, from, to, &abandon, watch.at) {
-                        Ok(findings) => findings,
-                        Err(part) => {
-                            let mut m = merged();
-                            part.into_iter().for_each(|part| m.all.add_unfinished(*part));
+                    std::thread::park_timeout(LOOK);
+                }
+            });
+            let mut threads = Vec::new();
+            for _ in 0..explorers {
+                threads.push(scope.spawn(|| {
+                    loop {
+                        let n = next.fetch_add(1, Ordering::SeqCst);
+                        if n >= chunks || merged().stopped {
                             return;
                         }
-                    };
-                    let mut m = merged();
-                    m.waiting.insert(n, findings);
-                    while !m.stopped {
-                        let number = m.next;
-                        let Some(findings) = m.waiting.remove(&number) else { break };
-                        let seen = |rule: &Rule| findings.totals.broken[*rule as usize] > 0;
-                        let enough = !c.stop_at.is_empty() && c.stop_at.iter().all(seen);
-                        let before = m.all.add(findings);
-                        m.next += 1;
-                        // Chunks after one that says stop do not count, whoever does them.
-                        m.stopped = !(watch.step)(&m.all, &m.all.found[before..]) || enough;
-                        if m.stopped {
-                            halted.store(true, Ordering::Relaxed);
+                        let from = first + n * CHUNK;
+                        let to = end.min(from.saturating_add(CHUNK));
+                        let findings = match chunk(c, from, to, &abandon, watch.at) {
+                            Ok(findings) => findings,
+                            Err(part) => {
+                                let mut m = merged();
+                                part.into_iter().for_each(|part| m.all.add_unfinished(*part));
+                                return;
+                            }
+                        };
+                        let mut m = merged();
+                        m.waiting.insert(n, findings);
+                        while !m.stopped {
+                            let number = m.next;
+                            let Some(findings) = m.waiting.remove(&number) else { break };
+                            let seen = |rule: &Rule| findings.totals.broken[*rule as usize] > 0;
+                            let enough = !c.stop_at.is_empty() && c.stop_at.iter().all(seen);
+                            let before = m.all.add(findings);
+                            m.next += 1;
+                            // Chunks after one that says stop do not count, whoever does them.
+                            m.stopped = !(watch.step)(&m.all, &m.all.found[before..]) || enough;
+                            if m.stopped {
+                                halted.store(true, Ordering::Relaxed);
+                            }
                         }
                     }
-                }
-            }));
-        }
-        let panics: Vec<_> = threads.into_iter().filter_map(|t| t.join().err()).collect();
-        ended.store(true, Ordering::Relaxed);
-        watcher.thread().unpark();
-        if let Some(first) = panics.into_iter().next() {
-            std::panic::resume_unwind(first);
-        }
-    });
+                }));
+            }
+            let panics: Vec<_> = threads.into_iter().filter_map(|t| t.join().err()).collect();
+            ended.store(true, Ordering::Relaxed);
+            watcher.thread().unpark();
+            if let Some(first) = panics.into_iter().next() {
+                std::panic::resume_unwind(first);
+            }
+        })
+    };
+    match &c.command {
+        // A program is explored by one thread; the others check its trees meanwhile.
+        Some(command) if workers as u64 > explorers => command.serve_while(workers, explore),
+        _ => explore(),
+    }
     merge.into_inner().unwrap_or_else(|e| e.into_inner()).all
 }
 
@@ -672,7 +679,14 @@ fn chunk(
             }
             !abandon()
         };
-        let whole = explorer.explore(&played.tape, history, &played.ledger, &mut go_on);
+        let mut whole = explorer.explore(&played.tape, history, &played.ledger, &mut go_on);
+        if let Some(command) = &c.command {
+            let mut go_on = || {
+                at(&stage);
+                !abandon()
+            };
+            whole &= command.settle(&mut explorer, &mut go_on);
+        }
         for f in std::mem::take(&mut explorer.failures) {
             out.keep(found_in(*n, f, history));
         }

@@ -1,6 +1,8 @@
 //! Recovered trees as files of the host, one after the other in one directory: what is as it was in
 //! the last one stays.
 //!
+//! Picture:    recovery -> [`Contents`] (where the run is) -> [`Layout`] (for any thread) ->
+//!             [`Tree`].
 //! Invariants: 1. what a check has changed in a tree is not there in the next one;
 //!             2. contents are remembered by their identity, so a recovery is read again only where
 //!                it holds something new.
@@ -10,6 +12,7 @@ use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, CWD, StatVfsMountFlags, Timespec, Timestamps, statfs, statvfs, utimensat,
@@ -113,9 +116,74 @@ pub(super) struct Tree {
     /// User and group of new files.
     own: (u32, u32),
     laid: BTreeMap<String, (Wanted, Option<Stamp>)>,
-    /// Contents of blocks by their identity.
-    known: BTreeMap<u128, Box<[u8]>>,
-    known_bytes: usize,
+    /// Contents of its blocks.
+    contents: Blocks,
+}
+
+/// Contents of blocks by their identity.
+type Blocks = BTreeMap<u128, Arc<[u8]>>;
+
+/// A recovered tree with its contents, without the run that it comes from.
+#[derive(Debug)]
+pub(super) struct Layout {
+    files: BTreeMap<String, Wanted>,
+    contents: Blocks,
+    /// Bytes of a block.
+    block: u64,
+    /// Bytes of memory that it takes, about: its lists, and the contents that no layout before it
+    /// had.
+    pub bytes: usize,
+}
+
+/// Contents of blocks of recoveries, as long as they do not take too much memory.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    known: Blocks,
+    bytes: usize,
+}
+
+impl Contents {
+    /// The tree of `outcome`, which is what `cut` recovers to. Errors: `InvalidData` where the
+    /// state cannot be read.
+    pub fn layout(&mut self, outcome: &Outcome, cut: &Cut<'_>) -> io::Result<Layout> {
+        let files = wanted(outcome);
+        let read = self.learn(&files, cut)?;
+        let blocks = files.values().flat_map(|w| &w.blocks);
+        let of = |id: &u128| Some((*id, self.known.get(id)?.clone()));
+        let contents: Blocks = blocks.filter_map(|(_, id)| of(id)).collect();
+        let lists: usize = files.iter().map(|(path, w)| path.len() + w.bytes()).sum();
+        let bytes = read + lists + contents.len() * size_of::<(u128, Arc<[u8]>)>();
+        Ok(Layout { files, contents, block: cut.played.ledger.block_bytes(), bytes })
+    }
+
+    /// Reads what is new of a recovery; how many bytes.
+    fn learn(&mut self, wanted: &BTreeMap<String, Wanted>, cut: &Cut<'_>) -> io::Result<usize> {
+        let is_new = |w: &Wanted| w.blocks.iter().any(|(_, id)| !self.known.contains_key(id));
+        if !wanted.values().any(is_new) {
+            return Ok(0);
+        }
+        if self.bytes > REMEMBERED {
+            *self = Contents::default();
+        }
+        let before = self.bytes;
+        let bad = |e: FsError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+        let block = cut.played.ledger.block_bytes();
+        let view = cut.device();
+        let overlay = Overlay::new(&view);
+        let survey = (cut.fs.0.survey)(&overlay, cut.fs.1).map_err(bad)?;
+        for file in &survey.files {
+            let Some(want) = wanted.get(&file.path) else { continue };
+            for (n, id) in &want.blocks {
+                if self.known.contains_key(id) {
+                    continue;
+                }
+                let bytes = contents(file, &overlay, n * block, block as usize);
+                self.bytes += bytes.len();
+                self.known.insert(*id, bytes.into());
+            }
+        }
+        Ok(self.bytes - before)
+    }
 }
 
 /// The files of a recovery that a directory of the host can hold.
@@ -161,6 +229,11 @@ impl Wanted {
 }
 
 impl Wanted {
+    /// Bytes of memory that it takes, about.
+    fn bytes(&self) -> usize {
+        size_of::<Wanted>() + self.blocks.len() * size_of::<(u64, u128)>()
+    }
+
     /// Gives the file at `at` to its owner, if it has another one: that of the file `before` it
     /// there, or `own` if it is new.
     fn give(&self, at: &Path, (before, own): (Option<&Wanted>, (u32, u32))) -> io::Result<()> {
@@ -178,7 +251,7 @@ impl Tree {
         fs::create_dir_all(&root)?;
         let own = (geteuid().as_raw(), getegid().as_raw());
         let shows = Shows::of(&root)?;
-        Ok(Tree { root, shows, own, laid: BTreeMap::new(), known: BTreeMap::new(), known_bytes: 0 })
+        Ok(Tree { root, shows, own, laid: BTreeMap::new(), contents: Blocks::new() })
     }
 
     /// Where it is.
@@ -186,14 +259,13 @@ impl Tree {
         &self.root
     }
 
-    /// Makes it the tree of `outcome`, which is what `cut` recovers to. Errors: the host's;
-    /// `InvalidData` where the state cannot be read.
-    pub fn lay(&mut self, outcome: &Outcome, cut: &Cut<'_>) -> io::Result<()> {
-        let wanted = wanted(outcome);
-        self.learn(&wanted, cut)?;
-        let block = cut.played.ledger.block_bytes();
-        self.clear(&wanted, block)?;
-        for (path, want) in &wanted {
+    /// Makes it this tree. Errors: the host's.
+    pub fn lay(&mut self, layout: &Layout) -> io::Result<()> {
+        let Layout { files, contents, block, .. } = layout;
+        let block = *block;
+        self.clear(files, block)?;
+        self.contents = contents.clone();
+        for (path, want) in files {
             let at = self.root.join(path);
             let before = self.laid.get(path);
             if before.is_some_and(|(laid, _)| laid == want) {
@@ -228,34 +300,6 @@ impl Tree {
                 kind => Some(stamp(&at, kind)?),
             };
             self.laid.insert(path.clone(), (want.clone(), stamp));
-        }
-        Ok(())
-    }
-
-    /// Reads what is new of a recovery.
-    fn learn(&mut self, wanted: &BTreeMap<String, Wanted>, cut: &Cut<'_>) -> io::Result<()> {
-        let is_new = |w: &Wanted| w.blocks.iter().any(|(_, id)| !self.known.contains_key(id));
-        if !wanted.values().any(is_new) {
-            return Ok(());
-        }
-        if self.known_bytes > REMEMBERED {
-            (self.known, self.known_bytes) = (BTreeMap::new(), 0);
-        }
-        let bad = |e: FsError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
-        let block = cut.played.ledger.block_bytes();
-        let view = cut.device();
-        let overlay = Overlay::new(&view);
-        let survey = (cut.fs.0.survey)(&overlay, cut.fs.1).map_err(bad)?;
-        for file in &survey.files {
-            let Some(want) = wanted.get(&file.path) else { continue };
-            for (n, id) in &want.blocks {
-                if self.known.contains_key(id) {
-                    continue;
-                }
-                let bytes = contents(file, &overlay, n * block, block as usize);
-                self.known_bytes += bytes.len();
-                self.known.insert(*id, bytes.into_boxed_slice());
-            }
         }
         Ok(())
     }
@@ -351,8 +395,8 @@ impl Tree {
         for n in 0..laid.size / block {
             file.read_exact_at(&mut bytes, n * block)?;
             let is_same = match blocks.next_if(|(at, _)| *at == n) {
-                // What is remembered no more is written anew.
-                Some((_, id)) => self.known.get(id).is_some_and(|b| **b == *bytes),
+                // What could not be read is written anew.
+                Some((_, id)) => self.contents.get(id).is_some_and(|b| **b == *bytes),
                 None => bytes.iter().all(|b| *b == 0),
             };
             if !is_same {
@@ -415,7 +459,7 @@ impl Tree {
                 continue;
             }
             // What could not be read is a hole here; O1 says that it is damaged.
-            if let Some(bytes) = self.known.get(id) {
+            if let Some(bytes) = self.contents.get(id) {
                 file.write_all_at(bytes, n * block)?;
             }
         }

@@ -21,7 +21,8 @@ fn broken(dir: &Path, name: &str, settings: &str, word: &str, more: &[&str]) -> 
     let args: Vec<&str> =
         fixed.iter().chain(more).copied().chain(shm.into_iter().flatten()).collect();
     let done = crash(dir, &args, &command);
-    assert!(matches!(done.status.code(), Some(0 | 1)), "{name} {settings}: {}", said(&done));
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert!(matches!(done.status.code(), Some(0 | 1)), "{name} {settings}: {out} {}", said(&done));
     let (last, _) = document(&done);
     let checked = last["check_cmd"]["runs"].as_u64().expect("a number");
     assert!(checked >= 3, "{name} {settings}: {last}");

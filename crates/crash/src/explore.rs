@@ -1,10 +1,13 @@
 //! The explorer: every frame, every state, recovered once and judged.
 
+mod later;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+pub use self::later::Opinion;
+use self::later::Waiting;
 use self::walk::Walk;
 use crate::history::History;
 use crate::ledger::Ledger;
@@ -125,6 +128,8 @@ pub struct Judged {
     pub news: Vec<Violation>,
     /// Numbers of the entries of the list for the others.
     pub listed: Vec<usize>,
+    /// Number of the checker's verdict, if that is not known yet.
+    pub later: Option<u64>,
 }
 
 /// The entry of a list of known failures that a violation is, by its number.
@@ -135,6 +140,14 @@ impl Judged {
         match listed.and_then(|listed| listed(&violation)) {
             Some(entry) => self.listed.push(entry),
             None => self.news.push(violation),
+        }
+    }
+
+    fn take(&mut self, opinion: Opinion, listed: Option<&KnownAs<'_>>) {
+        match opinion {
+            Opinion::Fine => {}
+            Opinion::Bad(violation) => self.file(violation, listed),
+            Opinion::Later(number) => self.later = Some(number),
         }
     }
 }
@@ -180,7 +193,7 @@ const PLACES: usize = 10_000;
 /// What is shown every visit.
 type Watcher<'a> = Box<dyn FnMut(&Visit<'_>) + 'a>;
 /// What has its own opinion of a state.
-type Checker<'a> = Box<dyn FnMut(&Visit<'_>) -> Option<Violation> + 'a>;
+type Checker<'a> = Box<dyn FnMut(&Visit<'_>) -> Opinion + 'a>;
 /// Which entry of a list of known failures a failure is.
 type Listed<'a> = Box<KnownAs<'a>>;
 /// Is it what was looked for?
@@ -216,6 +229,8 @@ pub struct Explorer<'a> {
     pub places: BTreeMap<(Rule, String), u64>,
     /// Failures that are entries of the list of known ones: number of the entry, states.
     pub known_failures: BTreeMap<usize, u64>,
+    /// States whose verdict of the checker is not known yet, by its number.
+    later: BTreeMap<u64, Waiting>,
     /// Frames of the last history that were explored in full.
     pub frames_done: usize,
     /// The first frame that [`Explorer::explore`] looks at.
@@ -262,6 +277,7 @@ impl<'a> Explorer<'a> {
             failures: Vec::new(),
             places: BTreeMap::new(),
             known_failures: BTreeMap::new(),
+            later: BTreeMap::new(),
             frames_done: 0,
             first: 0,
         }
@@ -280,12 +296,12 @@ impl<'a> Explorer<'a> {
 
     /// Asks `checker` about every state that is judged: O8. With `each` also about the states that
     /// recover to the same as one before, for a checker that sees more of them than recovery does.
-    pub fn check_with(
+    pub fn check_with<O: Into<Opinion>>(
         &mut self,
         each: bool,
-        checker: impl FnMut(&Visit<'_>) -> Option<Violation> + 'a,
+        mut checker: impl FnMut(&Visit<'_>) -> O + 'a,
     ) {
-        self.checker = Some(Box::new(checker));
+        self.checker = Some(Box::new(move |visit| checker(visit).into()));
         self.checks_each = each;
     }
 
@@ -406,7 +422,7 @@ impl<'a> Explorer<'a> {
         let known = case.judged.get(&key).cloned();
         let mut check = |asked: bool| match &mut self.checker {
             Some(check) if asked => check(&visit),
-            _ => None,
+            _ => Opinion::Fine,
         };
         let listed = self.listed.as_deref();
         let violations = match known {
@@ -415,18 +431,18 @@ impl<'a> Explorer<'a> {
                 self.totals.judged += 1;
                 let mut judged = Judged::default();
                 let found = judge(case.ledger, outcome, operations, &self.options.profile);
-                let more = check(!self.checks_each);
-                found.into_iter().chain(more).for_each(|v| judged.file(v, listed));
+                found.into_iter().for_each(|v| judged.file(v, listed));
+                judged.take(check(!self.checks_each), listed);
                 let judged = Rc::new(judged);
                 case.judged.insert(key, judged.clone());
                 judged
             }
         };
         let violations = match check(self.checks_each) {
-            None => violations,
-            Some(own) => {
+            Opinion::Fine => violations,
+            own => {
                 let mut judged = Judged::clone(&violations);
-                judged.file(own, listed);
+                judged.take(own, listed);
                 Rc::new(judged)
             }
         };
@@ -445,6 +461,10 @@ impl<'a> Explorer<'a> {
         for entry in &look.violations.listed {
             *self.known_failures.entry(*entry).or_default() += 1;
         }
+        if let Some(number) = look.violations.later {
+            let keep = self.options.keep;
+            self.later.entry(number).or_default().add(keep, (frame, kept), look, after);
+        }
         let mut found = false;
         for violation in &look.violations.news {
             let rule = violation.rule;
@@ -452,10 +472,7 @@ impl<'a> Explorer<'a> {
             let keep = match &self.wanted {
                 Some(wanted) => !found && wanted(violation),
                 None => {
-                    let place = (rule, violation.path.clone());
-                    if self.places.len() < PLACES || self.places.contains_key(&place) {
-                        *self.places.entry(place).or_default() += 1;
-                    }
+                    self.count(violation, 1);
                     self.kept_of(rule) < self.options.keep
                 }
             };
@@ -499,6 +516,14 @@ impl<'a> Explorer<'a> {
             cut: look.cut,
             operations: look.operations,
             after,
+        }
+    }
+
+    /// Counts states with a failure by its rule and path.
+    fn count(&mut self, violation: &Violation, states: u64) {
+        let place = (violation.rule, violation.path.clone());
+        if self.places.len() < PLACES || self.places.contains_key(&place) {
+            *self.places.entry(place).or_default() += states;
         }
     }
 

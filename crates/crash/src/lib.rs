@@ -30,7 +30,7 @@ mod sums;
 mod tape;
 mod zoned;
 
-pub use explore::{Case, Explorer, Failure, Judged, Look, Options, Totals, Visit};
+pub use explore::{Case, Explorer, Failure, Judged, Look, Opinion, Options, Totals, Visit};
 pub use faults::{Faults, Faulty, Late, Regions};
 pub use history::{Contract, Frame, History, NO_EPOCH, Unit};
 pub use ledger::{Before, Did, Ledger, Overlaps, Used};

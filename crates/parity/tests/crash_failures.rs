@@ -12,7 +12,7 @@ use wp_campaign::against::compare;
 use wp_campaign::wild::Extras;
 use wp_campaign::{
     Asking, Bench, Bounds, Campaign, Command, Cut, Findings, Found, KnownFailures, Of, Reproducer,
-    Source, Space, Watch, line, load_campaign, minimise, play, resume, run, save_campaign,
+    Runs, Source, Space, Watch, line, load_campaign, minimise, play, resume, run, save_campaign,
     verdicts, write_reproducer,
 };
 use wp_crash::{Plan, Profile, Rule};
@@ -311,6 +311,16 @@ fn a_command_judges_each_tree_once() {
     assert!(said.contains("3") && said.contains("a is empty"), "{said}");
     assert!(runs.runs > 2 && runs.refused > 0 && runs.refused < runs.runs, "{runs:?}");
     assert!(runs.runs + runs.cached >= f.totals.judged, "{runs:?} {:?}", f.totals);
+    // Threads that check side by side come to the same, with what they see as images too.
+    for workers in [2, 5] {
+        let (other, ran) = go(1, "[ ! -e a ] || [ -s a ] || { echo a is empty; exit 3; }", workers);
+        assert_eq!(other, f, "{workers} workers");
+        assert_eq!(Runs { spent: runs.spent, ..ran }, runs, "{workers} workers");
+    }
+    let idle = "[ -s \"$WRITEPATH_IMAGE\" ] && [ ! -s \"$WRITEPATH_CALLED\" ]";
+    let (one, two) = (go(2, idle, 1), go(2, idle, 2));
+    assert!(one.0.totals.broken[application] > 3, "{:?}", one.0.totals);
+    assert_eq!((&one.0, one.1.runs, one.1.cached), (&two.0, two.1.runs, two.1.cached));
     // After the second fsync the file is there with its bytes: that is so in every state.
     let check = "[ $(grep -c '^fsync 0' \"$WRITEPATH_RETURNED\") -lt 2 ] || \
                  [ $(stat -c %s a) = 4096 ] && \

@@ -39,7 +39,7 @@ pub(super) fn run(a: &Args, which: &str, out: &Out) -> ExitCode {
             live.say(format_args!("{}: {} programs, {} states", bug.id, t.programs, t.raw));
         };
         let go_on = || !stop.load(Ordering::Relaxed);
-        let shown = show_bug(bug, 0..u64::MAX, a.workers, &tell, &go_on);
+        let shown = show_bug(bug, 0..u64::MAX, a.workers(), &tell, &go_on);
         drop(live);
         let r = match shown {
             Ok(Some(r)) => r,

@@ -141,7 +141,7 @@ pub(super) fn run(a: &Args, folder: &Path, out: &Out) -> ExitCode {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..a.workers.clamp(1, files.len()) {
+        for _ in 0..a.workers().clamp(1, files.len()) {
             scope.spawn(work);
         }
     });

@@ -102,7 +102,11 @@ impl Hunt<'_> {
         if self.c.programs.1 - self.c.programs.0 > 1 {
             return;
         }
-        let text = format_args!("crash points, {} states", stage.states);
+        let checks = match self.c.command.as_ref().map(|command| command.runs()) {
+            Some(r) => format!(", {} of {} trees checked", r.runs, r.runs + r.waiting),
+            None => String::new(),
+        };
+        let text = format_args!("crash points, {} states{checks}", stage.states);
         self.shown.at(stage.points, stage.of_points, text);
         let seconds = self.start.elapsed().as_secs_f64();
         if seconds > TELL_AFTER && stage.states > 0 && !self.sized.swap(true, Ordering::Relaxed) {
@@ -190,7 +194,7 @@ pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
             abandon: &|| hunt.is_over(),
             at: &|stage| hunt.at(stage),
         };
-        resume(c, a.workers, findings, &watch)
+        resume(c, a.workers(), findings, &watch)
     });
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &a.state_file {

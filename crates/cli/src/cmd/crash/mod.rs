@@ -249,9 +249,12 @@ pub struct Args {
     #[arg(long)]
     #[arg(help_heading = "Crash states")]
     trimmed: bool,
-    /// Threads; the result does not depend on their number
-    #[arg(long, default_value_t = 2)]
-    workers: usize,
+    /// Threads; the result does not depend on their number [default: the CPUs]
+    ///
+    /// Programs are explored side by side. One program is explored by one thread, and its recovered
+    /// trees are checked (--check, --checker) by N processes, each in a directory of its own.
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
     /// Remove crash-safety points one by one until an oracle detects it
     ///
     /// `all`, or names or prefixes of `writepath list sites`, joined by commas. Each crash-safety
@@ -386,6 +389,14 @@ pub struct Args {
     #[arg(long)]
     #[arg(help_heading = "Crash states", hide_short_help = true)]
     recovery_unordered: bool,
+}
+
+impl Args {
+    /// Threads.
+    fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.workers.unwrap_or_else(cores).max(1)
+    }
 }
 
 fn space(a: &Args) -> Result<Space, String> {
@@ -578,7 +589,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     if let Some(sites) = &a.mutate {
         let how = |limit| (a.witnesses.as_deref(), a.search, limit);
         return match limit(a, out) {
-            Ok(limit) => super::mutate::run(sites, how(limit), a.workers, out),
+            Ok(limit) => super::mutate::run(sites, how(limit), a.workers(), out),
             Err(exit) => exit,
         };
     }

@@ -160,7 +160,7 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
             live.at(stage.points, stage.of_points, format_args!("crash points, {}", a.fs));
         };
         let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on(), at: &at };
-        let explore = || resume(c, a.workers, Findings::before(c), &watch);
+        let explore = || resume(c, a.workers(), Findings::before(c), &watch);
         let f = match &c.command {
             Some(command) => command.end_when(&|| !go_on(), explore),
             None => explore(),
@@ -216,7 +216,9 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
         t,
         "{n} file systems on {} ({} crash states): {states} states, {distinct} distinct, \
          {seconds:.1} s, {} threads",
-        a.device, a.space, a.workers
+        a.device,
+        a.space,
+        a.workers()
     )
     .expect(LINE);
     let exit = match all.broken.iter().all(|n| *n == 0) {

@@ -324,7 +324,7 @@ pub(super) fn text(
         "speed",
         rate(speed.raw),
         rate(speed.distinct),
-        a.workers,
+        a.workers(),
         if c.check { "images checked by fsck" } else { "no fsck (--no-check)" }
     )
     .expect(line);
