@@ -62,6 +62,7 @@ async fn one_thread(
         match step {
             Step::Case(_)
             | Step::Task(_)
+            | Step::Think(_)
             | Step::Begin(_)
             | Step::End
             | Step::Expect(_)
@@ -192,6 +193,7 @@ impl Process {
             match step {
                 Step::Case(_)
                 | Step::Task(_)
+                | Step::Think(_)
                 | Step::Begin(_)
                 | Step::End
                 | Step::Expect(_)

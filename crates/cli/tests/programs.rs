@@ -72,7 +72,8 @@ fn what_a_program_of_the_host_does_is_a_program_of_ours() {
     for task in ["sh", "mkdir", "mv", "ln", "sync"] {
         assert!(whole.contains(&format!("task {task}\n")), "{task}: {whole}");
     }
-    let calls = whole.lines().filter(|l| !l.starts_with("task "));
+    let is_call = |l: &&str| !l.starts_with("task ") && !l.starts_with("think ");
+    let calls = whole.lines().filter(is_call);
     let recorded: String = calls.flat_map(|l| [l, "\n"]).collect();
     let expected = "open 0 a rw,creat,trunc\n\
         pwrite 0 2 0 base64:aGk=\n\
@@ -217,6 +218,41 @@ fn a_checker_that_stays_up_sees_what_a_command_for_each_tree_sees() {
     }
 }
 
+/// Checkers side by side give the result of one, and one that ends without a reason is named.
+#[test]
+fn checkers_side_by_side_say_what_one_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = "open 0 a rw,creat\npwrite 0 5000 0 1\nfsync 0\nack 1\nmkdir d\n\
+        open 1 d/b rw,creat\npwrite 1 9000 0 2\nack 2\nrename d/b c\nunlink a\nack 3\n\
+        pwrite 1 300 4096 3\nsync\nack 4\n";
+    fs::write(dir.path().join("p.txt"), program).expect("written");
+    let go = |workers: &str, checker: &str| {
+        let args = ["crash", "p.txt", "--json", "--workers", workers, "--checker", checker];
+        let done = Command::new(BINARY).args(args).current_dir(dir.path()).output().expect("run");
+        let out = String::from_utf8_lossy(&done.stdout).into_owned();
+        (done.status.code(), out, said(&done))
+    };
+    // What was acknowledged third is not there; what comes first in the queue takes longest.
+    let checker = "n=0; while IFS=\"$(printf '\\t')\" read -r tree acked; do n=$((n + 1)); \
+        [ $n -gt 2 ] || sleep 0.1; \
+        if grep -q 3 \"$acked\" && [ ! -e \"$tree/c\" ]; then echo bad c is not there; \
+        elif [ -e \"$tree/d\" ] && [ ! -d \"$tree/d\" ]; then echo bad d; else echo ok; fi; done";
+    let (code, one, _) = go("1", checker);
+    assert_eq!(code, Some(1), "{one}");
+    assert!(one.contains("c is not there") && one.contains("\"minimised\":[{"), "{one}");
+    for workers in ["2", "7"] {
+        assert_eq!((code, &one), (go(workers, checker).0, &go(workers, checker).1), "{workers}");
+    }
+    // One of them ends at its second tree, and another one answers for that tree.
+    let ends = "n=0; while read -r tree; do n=$((n + 1)); \
+        [ $n -lt 2 ] || ! mkdir \"$ONCE\" 2> /dev/null || exit 9; echo ok; done";
+    let ends = ends.replace("$ONCE", &dir.path().join("once").display().to_string());
+    let (code, out, told) = go("2", &ends);
+    assert_eq!(code, Some(74), "{out} {told}");
+    assert!(out.contains("checker 1 of 2: ") || out.contains("checker 2 of 2: "), "{out}");
+    assert!(out.contains("a new one answers for the same tree: exit status: 9"), "{out}");
+}
+
 /// A mount of ours for a test; it ends with it.
 struct Mount {
     child: Child,
@@ -340,6 +376,8 @@ fn whoever_is_killed_leaves_no_mount_and_no_process() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
+    let temporary = dir.path().join("tmp");
+    fs::create_dir(&temporary).expect("made");
     // A number that no other process sleeps.
     let script = "echo x > a; setsid sleep 98731 & sleep 98731";
     let sleeping = || {
@@ -349,6 +387,7 @@ fn whoever_is_killed_leaves_no_mount_and_no_process() {
     for signal in [rustix::process::Signal::KILL, rustix::process::Signal::TERM] {
         let mut child = Command::new(BINARY)
             .args(["crash", "--", "sh", "-c", script])
+            .env("TMPDIR", &temporary)
             .current_dir(dir.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -368,7 +407,82 @@ fn whoever_is_killed_leaves_no_mount_and_no_process() {
         assert!(are_gone, "{signal:?}");
     }
     let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
-    assert!(!mounts.contains("writepath-program"), "{mounts}");
+    assert!(!mounts.contains("fuse.writepath /"), "{mounts}");
+    // It mounts on a directory that is there and empty, if this host has one.
+    let is_empty = |dir: &&str| fs::read_dir(dir).is_ok_and(|mut all| all.next().is_none());
+    if ["/mnt", "/media", "/srv"].iter().any(is_empty) {
+        let left: Vec<_> = fs::read_dir(&temporary).expect("there").flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// Flags of files are calls of the recording; what FUSE does not pass on fails as on a file system
+/// that lacks it.
+#[test]
+fn flags_of_files_are_passed_on_and_files_without_a_name_are_not() {
+    let check = "programs::flags_of_files_are_passed_on_and_files_without_a_name_are_not";
+    if !can_mount(check) || !has("chattr", check) || !has("python3", check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = "echo x > a; chattr +a a; lsattr a; echo y > a || echo refused; echo y >> a; \
+        chattr -a a; chattr +j a && echo journalled; mkdir d; chattr +D d; lsattr -d d; \
+        python3 -c \"import os, errno
+try: os.open('.', os.O_TMPFILE | os.O_RDWR)
+except OSError as e: print(errno.errorcode[e.errno])
+import fcntl
+try: fcntl.ioctl(os.open('a', os.O_RDONLY), 0x1234)
+except OSError as e: print(errno.errorcode[e.errno])\"";
+    let done = crash(dir.path(), &["--record", "r.txt"], &["sh", "-c", script]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    let told = said(&done);
+    for line in ["-----a--------", "refused\n", "journalled\n", "ENOTSUP\n", "ENOTTY\n"] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(told.lines().any(|l| l.ends_with(" d") && l.contains('D')), "{told}");
+    let recorded = fs::read_to_string(dir.path().join("r.txt")).expect("a program");
+    for call in ["chattr a append\n", "chattr a none\n", "chattr d dirsync\n"] {
+        assert!(recorded.contains(call), "{call}: {recorded}");
+    }
+}
+
+/// What a program does between its calls is in the recording, and takes time where that is asked
+/// for.
+#[test]
+fn think_times_are_kept_where_that_is_asked_for() {
+    let check = "programs::think_times_are_kept_where_that_is_asked_for";
+    if !can_mount(check) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = "echo x > a; sleep 0.3; echo y > b; sync b";
+    let done = crash(dir.path(), &["--record", "r.txt"], &["sh", "-c", script]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    let recorded = fs::read_to_string(dir.path().join("r.txt")).expect("a program");
+    let thought = recorded.lines().filter_map(|l| l.strip_prefix("think "));
+    let us: u64 = thought.filter_map(|us| us.parse::<u64>().ok()).sum();
+    assert!(us > 250_000, "{recorded}");
+    let elapsed_ns = |more: &[&str]| {
+        let done = Command::new(BINARY)
+            .args(["run", "--json", "--fs", "btrfs", "--replay", "r.txt"])
+            .args(more)
+            .current_dir(dir.path())
+            .output()
+            .expect("run");
+        assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+        let all: Value = serde_json::from_slice(&done.stdout).expect("a document");
+        all["numbers"]["elapsed_ns"].as_u64().unwrap_or_else(|| panic!("{all}"))
+    };
+    let (kept, none) = (elapsed_ns(&["--think"]), elapsed_ns(&[]));
+    assert!(kept >= us * 1000 && kept < us * 1000 + none * 2, "{kept} {none} {us}");
+    // A recording of before has no such steps, and is the same program.
+    let old: String = recorded.lines().filter(|l| !l.starts_with("think ")).map(line).collect();
+    fs::write(dir.path().join("r.txt"), old).expect("written");
+    assert_eq!(elapsed_ns(&["--think"]), none);
+}
+
+fn line(text: &str) -> String {
+    format!("{text}\n")
 }
 
 /// Mistakes that no tool shows which only forgets what was not synced: the directory, lengths that

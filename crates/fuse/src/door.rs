@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use fuser::{
     BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SessionACL, TimeOrNow, WriteFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, MountOption, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SessionACL,
+    TimeOrNow, WriteFlags,
 };
 use wp_base::FsResult;
 use wp_machine::{MachineError, describe};
-use wp_vfs::{Attr, DeviceNumber, FileType, RenameHow, Seek, XattrSet};
+use wp_vfs::{Attr, DeviceNumber, FileFlags, FileType, RenameHow, Seek, XattrSet};
 use wp_workload::program::Flags;
 
 use crate::control::{Control, END};
@@ -49,6 +50,17 @@ mod bits {
 
 /// What the kernel asks for before each first write to a file (`file_remove_privs`).
 const CAPABILITY: &str = "security.capability";
+
+/// `ioctl` of the flags of files (`include/uapi/linux/fs.h`), whose numbers have the order of the
+/// host's bytes: the lowest first, on all that Writepath is built for.
+mod ioctls {
+    pub const GETFLAGS: u32 = 0x8008_6601;
+    pub const SETFLAGS: u32 = 0x4008_6602;
+    /// Since 6.17 the kernel asks for these before it sets the others (`vfs_fileattr_set`).
+    pub const GETXATTR: u32 = 0x801c_581f;
+    /// Bytes of `struct fsxattr`, which begins with the flags.
+    pub const XATTR_BYTES: usize = 28;
+}
 
 /// Makes the simulation on the thread that it will stay on.
 pub type Make = Box<dyn FnOnce() -> Result<Here, MachineError> + Send>;
@@ -187,6 +199,19 @@ fn empty(reply: ReplyEmpty, done: FsResult<()>) {
         Ok(()) => reply.ok(),
         Err(e) => reply.error(errno(&e)),
     }
+}
+
+/// Flags of a file as `FS_IOC_FSGETXATTR` has them. Source: `fileattr_fill_flags`.
+fn extended(flags: u32) -> u32 {
+    const SAME: [(FileFlags, u32); 5] = [
+        (FileFlags::SYNC, 0x20),
+        (FileFlags::IMMUTABLE, 0x8),
+        (FileFlags::APPEND, 0x10),
+        (FileFlags::NODUMP, 0x80),
+        (FileFlags::NOATIME, 0x40),
+    ];
+    let set = SAME.iter().filter(|(flag, _)| FileFlags(flags).has(*flag));
+    set.fold(0, |all, (_, bit)| all | bit)
 }
 
 fn xattr(reply: ReplyXattr, size: u32, value: FsResult<Vec<u8>>) {
@@ -624,6 +649,39 @@ impl Filesystem for Door {
         let name = name.as_bytes().to_vec();
         self.ask(request, move |live| async move {
             xattr(reply, size, live.get_xattr(node.0, &name).await);
+        });
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        input: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        let given = input.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        self.ask(request, move |live| async move {
+            let answer = match (command, given) {
+                (ioctls::GETFLAGS, _) => live.flags(node.0).await.map(|f| f.to_le_bytes().to_vec()),
+                (ioctls::GETXATTR, _) => live.flags(node.0).await.map(|flags| {
+                    let mut answer = extended(flags).to_le_bytes().to_vec();
+                    answer.resize(ioctls::XATTR_BYTES, 0);
+                    answer
+                }),
+                // What is set has no answer.
+                (ioctls::SETFLAGS, Some(flags)) => {
+                    live.set_flags(node.0, flags).await.map(|()| Vec::new())
+                }
+                _ => return reply.error(Errno::ENOTTY),
+            };
+            match answer {
+                Ok(answer) => reply.ioctl(0, &answer),
+                Err(e) => reply.error(errno(&e)),
+            }
         });
     }
 

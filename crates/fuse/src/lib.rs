@@ -8,8 +8,8 @@
 //!                which they came: what it did, a program of the recorded calls does again;
 //!             2. a call is recorded when it has been answered, before its caller knows;
 //!             3. nothing that a program asks for is answered with success and not done.
-//! Left out:   `sync(2)` and `syncfs(2)`, which the kernel does not pass on to FUSE; `ioctl`;
-//!             files without a name (`O_TMPFILE`); names that are no UTF-8.
+//! Left out:   `sync(2)` and `syncfs(2)`, which the kernel does not pass on to FUSE; `ioctl` but
+//!             for the flags of files; files without a name (`O_TMPFILE`); names that are no UTF-8.
 
 mod control;
 mod door;

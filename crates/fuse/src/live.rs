@@ -3,18 +3,22 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use wp_base::{FsError, FsResult, Time};
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, DeviceNumber, DirEntry, FileType, RenameHow, Seek, StatFs, TimeSpec, Vfs,
-    XattrSet,
+    Attr, AttrChange, DeviceNumber, DirEntry, FileFlags, FileType, RenameHow, Seek, StatFs,
+    TimeSpec, Vfs, XattrSet,
 };
 use wp_workload::program::{Alloc, Call, Data, Flags, Player, Program, Step};
 
 use crate::control::{Control, Lines};
 use crate::nodes::{Nodes, ROOT};
 use crate::recording::Recording;
+
+/// Shorter pauses are the kernel's way from one request to the next, and not the program's.
+const THINK: Duration = Duration::from_micros(100);
 
 /// Has the drive do what a step of a program says about it. Errors: the step is about something
 /// else.
@@ -74,6 +78,10 @@ pub struct Live {
     /// `None`: the drive does not fail.
     obey: Option<Obey>,
     epoch_secs: i64,
+    /// When the last request was answered.
+    answered: Cell<Option<Instant>>,
+    /// How long nothing was asked for since the last call that is kept.
+    idle: Cell<Duration>,
 }
 
 impl Live {
@@ -94,6 +102,8 @@ impl Live {
             faults: RefCell::default(),
             obey: None,
             epoch_secs,
+            answered: Cell::new(None),
+            idle: Cell::default(),
         }
     }
 
@@ -122,6 +132,18 @@ impl Live {
         *self.task.borrow_mut() = name.clone();
     }
 
+    /// A request has come: what passed since the last answer is the program's time.
+    pub(crate) fn asked(&self) {
+        let idle = self.answered.take().map(|at| at.elapsed()).filter(|idle| *idle >= THINK);
+        self.idle.set(self.idle.get() + idle.unwrap_or_default());
+    }
+
+    /// A request has been answered.
+    pub(crate) fn answered(&self) {
+        #[expect(clippy::disallowed_methods, reason = "programs of the host think in its time")]
+        self.answered.set(Some(Instant::now()));
+    }
+
     /// Calls so far, and lines that were acknowledged.
     pub fn progress(&self) -> (u64, u64) {
         let recording = self.recording.borrow();
@@ -137,6 +159,11 @@ impl Live {
 
     fn note(&self, call: Call, error: Option<&FsError>) {
         let task = self.task.borrow().clone();
+        let idle = self.idle.take().as_micros();
+        if self.records && idle > 0 {
+            let us = u64::try_from(idle).unwrap_or(u64::MAX);
+            self.recording.borrow_mut().step(Step::Think(us));
+        }
         self.recording.borrow_mut().push(&task, call, error, self.records);
     }
 
@@ -559,6 +586,22 @@ impl Live {
     pub(crate) async fn get_xattr(&self, node: u64, name: &[u8]) -> FsResult<Vec<u8>> {
         let ino = self.nodes.borrow().ino(node)?;
         self.vfs.fs().get_xattr(ino, name).await
+    }
+
+    /// Flags of a file or directory (`lsattr`).
+    pub(crate) async fn flags(&self, node: u64) -> FsResult<u32> {
+        // It is in memory from here on.
+        self.attr(node).await?;
+        let ino = self.nodes.borrow().ino(node)?;
+        Ok(self.vfs.fs().flags_in_memory(ino).0)
+    }
+
+    /// Sets the flags of a file or directory (`chattr`), all of them.
+    pub(crate) async fn set_flags(&self, node: u64, flags: u32) -> FsResult<()> {
+        if flags & !FileFlags::SETTABLE.0 != 0 {
+            return Err(FsError::NotInKernel);
+        }
+        self.call(Call::Chattr(self.path(node)?, FileFlags(flags))).await
     }
 
     /// The names, each with a zero byte behind it.

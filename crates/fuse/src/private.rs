@@ -11,15 +11,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::getxattr;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -56,29 +60,47 @@ pub fn entered(args: &[OsString]) -> Option<u8> {
     }))
 }
 
+/// Directories to mount on, if they are empty: they are there, and a process that is killed leaves
+/// none behind that was made for it. Source: FHS 3.0, sections 3.11, 3.12 and 3.17.
+const EMPTY: [&str; 3] = ["/mnt", "/media", "/srv"];
+
+/// An empty directory of this host to mount on; `None`: one has to be made.
+pub(crate) fn empty_directory() -> Option<PathBuf> {
+    let is_empty = |dir: &&&str| fs::read_dir(dir).is_ok_and(|mut all| all.next().is_none());
+    EMPTY.iter().find(is_empty).map(PathBuf::from)
+}
+
+/// A name for a socket that is no file: it ends with the process.
+fn socket_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("writepath-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// Starts `command` (its name and arguments) with `dir` as its working directory, where a FUSE file
-/// system is mounted for it and what it starts alone. `program`: of this executable; `socket`: a
-/// path for a moment's use. The process, the connection, and what must be written to for it to
-/// begin.
+/// system is mounted for it and what it starts alone. `program`: of this executable. The process,
+/// the connection, and what must be written to for it to begin.
 ///
 /// Errors: namespaces or mounts that this host does not allow.
 pub fn spawn(
     program: &Path,
-    (dir, socket): (&Path, &Path),
+    dir: &Path,
     command: &[OsString],
     environment: &[(&str, OsString)],
 ) -> io::Result<(Child, OwnedFd, UnixStream)> {
-    let door = UnixListener::bind(socket)?;
+    let socket = socket_name();
+    let door = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&socket)?)?;
     door.set_nonblocking(true)?;
     let mut process = Command::new(program);
-    process.arg(ENTER).arg(socket).arg(dir).args(command);
+    process.arg(ENTER).arg(&socket).arg(dir).args(command);
     process.envs(environment.iter().map(|(name, value)| (name, value)));
     // What the program prints is not what writepath answers.
     process.stdout(io::stderr().as_fd().try_clone_to_owned()?);
     let mut child = process.spawn()?;
     let connected = loop {
         match door.accept() {
-            Ok((stream, _)) => break stream,
+            // Such a socket has no permissions: whoever knows its name may connect.
+            Ok((stream, _)) if is_of(&stream, &child)? => break stream,
+            Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(e),
         }
@@ -88,7 +110,6 @@ pub fn spawn(
         }
         std::thread::sleep(PATIENCE);
     };
-    let _ = fs::remove_file(socket);
     connected.set_nonblocking(false)?;
     match receive(&connected) {
         Ok(connection) => Ok((child, connection, connected)),
@@ -98,6 +119,12 @@ pub fn spawn(
             Err(e)
         }
     }
+}
+
+/// Has this process connected?
+fn is_of(stream: &UnixStream, child: &Child) -> io::Result<bool> {
+    let peer = socket_peercred(stream)?.pid.as_raw_nonzero().get();
+    Ok(i64::from(peer) == i64::from(child.id()))
 }
 
 fn receive(stream: &UnixStream) -> io::Result<OwnedFd> {
@@ -164,7 +191,8 @@ fn enter(args: &[OsString]) -> io::Result<u8> {
     mount("writepath", dir.as_os_str(), "fuse.writepath", flags, &*options)
         .map_err(io::Error::from)
         .map_err(at("mount -t fuse"))?;
-    let mut door = UnixStream::connect(socket)?;
+    let name = SocketAddr::from_abstract_name(socket.as_bytes())?;
+    let mut door = UnixStream::connect_addr(&name)?;
     send(&door, &connection)?;
     drop(connection);
     // Somebody answers the kernel from here on.

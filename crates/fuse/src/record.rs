@@ -21,7 +21,7 @@ use wp_vfs::Vfs;
 use crate::control::Control;
 use crate::door::{Door, config};
 use crate::live::{Live, Obey};
-use crate::private::spawn;
+use crate::private::{empty_directory, spawn};
 use crate::recording::Recording;
 use crate::serve::{Here, Pace, serve};
 
@@ -82,23 +82,27 @@ impl Drop for Running {
 struct Started {
     running: Running,
     session: std::thread::JoinHandle<io::Result<()>>,
-    _scratch: Scratch,
+    /// The directory that is mounted on, if it was made.
+    _scratch: Option<Scratch>,
 }
 
 impl Started {
     /// Starts `command` on what is behind `door`; `controls`: its control files.
     fn new(door: Door, command: &[OsString], controls: &[Control]) -> io::Result<Started> {
-        let scratch = Scratch::new("writepath-program")?;
-        // The program may be another user's.
-        fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
-        let (dir, socket) = (scratch.path().join("mount"), scratch.path().join("socket"));
-        fs::create_dir(&dir)?;
+        let (dir, scratch) = match empty_directory() {
+            Some(dir) => (dir, None),
+            None => {
+                let scratch = Scratch::new("writepath-program")?;
+                // The program may be another user's.
+                fs::set_permissions(scratch.path(), Permissions::from_mode(0o711))?;
+                (scratch.path().to_owned(), Some(scratch))
+            }
+        };
         let mut environment = vec![("WRITEPATH_DIR", dir.clone().into_os_string())];
         let of = |c: &Control| (c.variable(), dir.join(c.name()).into_os_string());
         environment.extend(controls.iter().map(of));
         let program = std::env::current_exe()?;
-        let paths = (dir.as_path(), socket.as_path());
-        let (child, connection, mut begin) = spawn(&program, paths, command, &environment)?;
+        let (child, connection, mut begin) = spawn(&program, &dir, command, &environment)?;
         let running = Running(child);
         let session = Session::from_fd(door, connection, SessionACL::All, config("writepath"))?;
         let thread = std::thread::Builder::new().name("fuse".to_owned());

@@ -104,9 +104,13 @@ pub fn serve(
                 if job.pid != 0 {
                     live.set_task(&name);
                 }
+                live.asked();
                 let work = (job.begin)(live.clone());
                 match pace {
-                    Pace::Free => rt.block_on(&name, work)?,
+                    Pace::Free => {
+                        rt.block_on(&name, work)?;
+                        live.answered();
+                    }
                     Pace::Paced => drop(rt.spawn(name, work)),
                 }
             }
@@ -161,7 +165,10 @@ impl Here {
         if pid != 0 {
             self.live.set_task(&name);
         }
-        self.machine.rt.block_on(&name, begin(self.live.clone()))
+        self.live.asked();
+        self.machine.rt.block_on(&name, begin(self.live.clone()))?;
+        self.live.answered();
+        Ok(())
     }
 
     /// What was recorded.

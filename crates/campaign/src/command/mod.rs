@@ -32,7 +32,7 @@ use self::told::{Acks, image_key, key, told};
 use super::export::Contents;
 use super::play::Played;
 use super::story::Cut;
-use crate::files;
+use wp_machine::files;
 use wp_machine::host::Scratch;
 
 /// Between two looks at whether a command is to end.

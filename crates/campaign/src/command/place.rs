@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::queue::Job;
 use super::{Asking, Command, LOOK};
-use crate::crash::export::Tree;
+use crate::export::Tree;
 use wp_machine::host::Group;
 
 /// Of what a command prints, the part whose first line is told.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::told::{Key, Told};
 use super::{Command, LOOK, Runs};
-use crate::crash::export::Layout;
+use crate::export::Layout;
 
 /// Bytes of memory from which on the explorer waits for checks.
 const WAITING_BYTES: usize = 256 << 20;
@@ -116,7 +116,7 @@ impl Command {
     }
 
     /// Does `work`, while threads check the trees that explorers meet. They end with it.
-    pub(in crate::crash) fn serve_while<T>(&self, checkers: usize, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn serve_while<T>(&self, checkers: usize, work: impl FnOnce() -> T) -> T {
         /// Also when the work panics: the scope waits for the threads.
         struct Close<'a>(&'a Command);
         impl Drop for Close<'_> {

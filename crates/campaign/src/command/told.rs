@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 use wp_crash::{Entry, Outcome};
 use wp_workload::program::{Call, Data};
 
-use crate::crash::play::Played;
-use crate::crash::story::Cut;
+use crate::play::Played;
+use crate::story::Cut;
 
 /// A tree and what the program had been told: digest.
 pub(super) type Key = [u8; 32];

@@ -136,6 +136,13 @@ pub struct Args {
     /// Run the calls of a recorded program, in virtual time
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "file", "command"])]
     replay: Option<PathBuf>,
+    /// Keep the times between calls of a recorded program [default: none]
+    ///
+    /// A recording has the host's time from each answer to the next call, from 100 us on (steps
+    /// `think`). Background writeback and garbage collection go on meanwhile. Without this option
+    /// the calls follow each other at once.
+    #[arg(long)]
+    think: bool,
     /// Write the recorded calls of CMD to this new program file
     #[arg(long, value_name = "FILE", requires = "command")]
     record: Option<PathBuf>,
@@ -143,7 +150,7 @@ pub struct Args {
     ///
     /// The program runs once, with the file system as its working directory, mounted for it alone
     /// (FUSE). Its calls are recorded, and are run again in virtual time: what it does between them
-    /// takes no time. Tasks have the names of its processes.
+    /// takes no time without --think. Tasks have the names of its processes.
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["workload", "file"])]
     command: Vec<std::ffi::OsString>,
 }
@@ -503,10 +510,16 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         std::fs::write(&path, program.to_string()).map_err(|e| out.host_error(&path, &e))?;
         Some(path.to_string_lossy().into_owned())
     };
+    if a.think && replayed.is_none() {
+        let what = "--think is of a recorded program";
+        return Err(out.fail(Exit::Usage, "think", what, "add --replay FILE, or -- CMD"));
+    }
     let ran = match replayed {
         None => perform(&fs, &a.setup, events, out)?,
         Some(file) => {
-            let setup = Setup { workload: format!("program,file={file}"), ..a.setup.clone() };
+            let think = if a.think { ",think=1" } else { "" };
+            let workload = format!("program,file={file}{think}");
+            let setup = Setup { workload, ..a.setup.clone() };
             perform(&fs, &setup, events, out)?
         }
     };

@@ -13,12 +13,20 @@ use wp_workload::program::{By, Call, NO_THREADS, Player, Program, Step};
 use super::{WorkloadEntry, WorkloadReport};
 use crate::host::text;
 
-const OPTIONS: &[OptionSpec] = &[OptionSpec {
-    key: "file",
-    when: When::Always,
-    default: "",
-    help: "the program: its calls (`list calls`), as `crash --record` and `run --record` write them",
-}];
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        key: "file",
+        when: When::Always,
+        default: "",
+        help: "the program: its calls (`list calls`), as `crash --record` and `run --record` write them",
+    },
+    OptionSpec {
+        key: "think",
+        when: When::Always,
+        default: "0",
+        help: "1: pauses between the recorded calls (steps `think`) take their time",
+    },
+];
 
 /// The workload.
 pub static ENTRY: WorkloadEntry = WorkloadEntry {
@@ -43,6 +51,14 @@ fn read(o: &Options) -> Result<(String, String, Program), OptionError> {
     if program.calls().next().is_none() {
         return Err(wrong("a program without calls".to_owned()));
     }
+    let program = match o.get("think", OPTIONS).unwrap_or_default() {
+        "0" => program,
+        "1" => program.with_think_times(),
+        other => {
+            let (key, value) = ("think".to_owned(), other.to_owned());
+            return Err(OptionError { key, value, why: "0 or 1".to_owned() });
+        }
+    };
     Ok((path, text, program))
 }
 
@@ -115,6 +131,7 @@ pub async fn play(vfs: &Vfs, program: &Program) -> FsResult<Played> {
                 rt.sleep_until(wp_base::Time(next)).await;
             }
             Step::Nap(us) => rt.sleep(Span::micros(*us)).await,
+            Step::Think(_) => {}
             Step::Exit => player.exit().await?,
             Step::Begin(label) => open.push((label.op.clone(), rt.now())),
             Step::End => {

@@ -295,7 +295,7 @@ impl Interpreter {
         for step in steps {
             match step {
                 Step::Case(name) => self.case.clone_from(name),
-                Step::Task(_) => {}
+                Step::Task(_) | Step::Think(_) => {}
                 Step::Align => {
                     let next = (rt.now().0 / TICK_NS + 1) * TICK_NS + TICK_NS / 10;
                     rt.sleep_until(Time(next) + SLACK).await;

@@ -9,6 +9,7 @@
 //! aio_wait 1                       io_getevents: waits until this number has ended, takes all
 //! begin writes 10 … end            times everything between as one
 //! nap 20000                        sleep, microseconds
+//! think 1500                       what a recorded program did meanwhile, microseconds
 //! exit                             the process ends: every descriptor is closed
 //! fail write data 2 1              the device fails requests, see [`Fault`], until `heal`
 //! slow write data 2 1 50000        it begins requests late, see [`Slow`], until `heal`
@@ -73,6 +74,9 @@ pub enum Step {
     Align,
     /// Sleep, microseconds.
     Nap(u64),
+    /// The recorded program did something else for that time, microseconds. Takes no time, unless
+    /// [`Program::with_think_times`] makes naps of it.
+    Think(u64),
     /// A timed stretch begins.
     Begin(Label),
     /// It ends.
@@ -108,6 +112,7 @@ impl fmt::Display for Step {
             Step::Case(name) => write!(f, "case {name}"),
             Step::Align => f.write_str("align"),
             Step::Nap(us) => write!(f, "nap {us}"),
+            Step::Think(us) => write!(f, "think {us}"),
             Step::Begin(l) => write!(f, "begin {} {}", l.op, l.index),
             Step::End => f.write_str("end"),
             Step::Exit => f.write_str("exit"),
@@ -179,6 +184,21 @@ impl Program {
         })
     }
 
+    /// The same with naps for its think times.
+    pub fn with_think_times(self) -> Program {
+        let nap = |step| match step {
+            Step::Think(us) => Step::Nap(us),
+            step => step,
+        };
+        Program(self.0.into_iter().map(nap).collect())
+    }
+
+    /// The same without its think times.
+    pub fn without_think_times(self) -> Program {
+        let is_kept = |step: &Step| !matches!(step, Step::Think(_));
+        Program(self.0.into_iter().filter(is_kept).collect())
+    }
+
     /// The number of the line of `text` on which each step of its program stands, from 1.
     pub fn lines(text: &str) -> Vec<usize> {
         let is_step = |line: &str| !without_comment(line).trim().is_empty();
@@ -226,6 +246,7 @@ fn step(line: &str) -> Result<Step, String> {
                 "case" => Step::Case(w.owned()?),
                 "align" => Step::Align,
                 "nap" => Step::Nap(w.micros()?),
+                "think" => Step::Think(w.micros()?),
                 "begin" => Step::Begin(Label { op: w.owned()?, index: w.small(u32::MAX)? }),
                 "end" => Step::End,
                 "exit" => Step::Exit,
@@ -282,7 +303,7 @@ mod tests {
                     fail write data 2 1\n\
                     fail flush any 0 always\nfail read 2048+8 0 3\nslow write meta 1 2 900\n\
                     tear write journal 0 1 512 1024\nheal\nexpect EBADF\nclose 0\npower_failure\n\
-                    nap 20000\nexit\n";
+                    nap 20000\nthink 1500\nexit\n";
         let p = Program::parse(text).expect("a program");
         assert_eq!(p.to_string(), text);
     }

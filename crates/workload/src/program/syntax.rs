@@ -107,6 +107,7 @@ pub const SYNTAX: &[Syntax] = &[
     line("drop_caches", "drop_caches", "what is cached and clean is forgotten"),
     line("exit", "exit", "the process ends: every descriptor is closed"),
     line("nap MICROSECONDS", "nap 20000", "sleep"),
+    line("think MICROSECONDS", "think 1500", "pause of a recorded program; run --think keeps it"),
     line(
         "ack WORD",
         "ack 7",

@@ -326,7 +326,7 @@ fn phases(program: &Program) -> Vec<Phase> {
             Step::Join | Step::Exit | Step::PowerFailure => {
                 close(&mut units, &mut before, Some(step.clone()));
             }
-            Step::InOrder => {}
+            Step::InOrder | Step::Think(_) => {}
             Step::Case(_)
             | Step::Task(_)
             | Step::Begin(_)

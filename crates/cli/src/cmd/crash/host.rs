@@ -33,7 +33,7 @@ pub(super) fn recorded(a: &Args, out: &Out) -> Result<Program, ExitCode> {
     if let Some(file) = file {
         outputs::finish(file, program.to_string().as_bytes(), out)?;
     }
-    Ok(program)
+    Ok(program.without_think_times())
 }
 
 /// What an exploration that goes on has recorded: another run of the program would do other calls.
@@ -53,7 +53,7 @@ fn recorded_before(a: &Args, out: &Out) -> Result<Option<Program>, ExitCode> {
     match text.and_then(|text| Program::parse(&text).map_err(at)) {
         Ok(program) => {
             out.note(&format!("{}: recorded before; the program is not run again", record.shown()));
-            Ok(Some(program))
+            Ok(Some(program.without_think_times()))
         }
         Err(e) => fails(&e, "name the --record of the run that wrote --state-file, or another one"),
     }

@@ -62,7 +62,9 @@ pub(super) fn source(a: &Args, bench: &Bench) -> Result<Source, String> {
         std::io::ErrorKind::NotFound => format!("{}: no such file", path.shown()),
         _ => format!("{}: {e}", path.shown()),
     })?;
-    Program::parse(&text).map(Source::Text).map_err(|e| format!("{}: {e}", path.shown()))
+    // Power failures are explored in the time of the drive alone.
+    let program = Program::parse(&text).map(Program::without_think_times);
+    program.map(Source::Text).map_err(|e| format!("{}: {e}", path.shown()))
 }
 
 /// The hint for a campaign that cannot run.
