@@ -79,7 +79,7 @@ impl World<'_> {
         let logs = self.store.construct(kind, self.now)?;
         for log in &logs {
             let at = log.start << self.bits;
-            self.overlay.write_at(at, &log.blocks.concat()).expect("within the image");
+            self.overlay.write_at(at, &log.bytes()).expect("within the image");
         }
         Ok(logs.len())
     }

@@ -158,11 +158,16 @@ impl Node {
     ///
     /// Panics: more children than it has room for.
     pub fn store(&self, block_bytes: usize) -> Vec<u8> {
-        let most = Self::children_max(block_bytes);
-        assert!(self.children.len() <= most, "{} children", self.children.len());
         let mut block = vec![0; block_bytes];
-        self.put(&mut block, Self::KEYS_AT, most, 0);
+        self.store_in(&mut block);
         block
+    }
+
+    /// The same, in a block of zeroes.
+    pub fn store_in(&self, block: &mut [u8]) {
+        let most = Self::children_max(block.len());
+        assert!(self.children.len() <= most, "{} children", self.children.len());
+        self.put(block, Self::KEYS_AT, most, 0);
     }
 
     fn put(&self, bytes: &mut [u8], keys_at: usize, most: usize, flags: u8) {

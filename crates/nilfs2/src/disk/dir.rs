@@ -145,6 +145,23 @@ pub fn slots(block: &[u8], at: u64) -> Result<Vec<Slot<'_>>, Corruption> {
     Ok(out)
 }
 
+/// The entry at byte `at` of a block reaches `reach` bytes from now on.
+///
+/// Panics: if there is no entry that may.
+pub fn set_reach(block: &mut [u8], at: usize, reach: usize) {
+    let room = block.len().saturating_sub(at);
+    let entry = super::view_mut::<DirEntry>(block, at).expect("an entry");
+    let least = DirEntry::bytes_for(usize::from(entry.name_len));
+    assert!(reach >= least && reach <= room, "no room");
+    entry.rec_len = rec_len(reach);
+    entry.file_type = FileType::of_number(entry.file_type).number();
+}
+
+/// A length as `rec_len` has it.
+fn rec_len(reach: usize) -> U16 {
+    if reach == 1 << 16 { u16::MAX } else { lo16(wide(reach)) }.into()
+}
+
 /// Writes an entry that reaches `reach` bytes to byte `at` of a block.
 ///
 /// Panics: if it does not fit.
@@ -152,7 +169,7 @@ pub fn put(block: &mut [u8], at: usize, reach: usize, inode: u64, kind: FileType
     assert!(reach >= DirEntry::bytes_for(name.len()) && at + reach <= block.len(), "no room");
     let entry = DirEntry {
         inode: inode.into(),
-        rec_len: if reach == 1 << 16 { u16::MAX } else { lo16(wide(reach)) }.into(),
+        rec_len: rec_len(reach),
         name_len: lo8(wide(name.len())),
         file_type: kind.number(),
     };

@@ -5,12 +5,14 @@
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
+use wp_medium::Pieces;
 use wp_medium::Slice;
 use wp_rt::CpuOp;
 use wp_vfs::page_stores;
 use zerocopy::IntoBytes;
 
 use super::Nilfs;
+use crate::log::Block;
 
 /// Blocks of a bio of reads at most. `BIO_MAX_VECS`.
 const BIO_BLOCKS: u64 = 256;
@@ -45,11 +47,12 @@ impl Nilfs {
             .collect();
         for ((first, start, n), bio) in runs.into_iter().zip(sent) {
             let data = bio.wait().await.map_err(|_| FsError::Io)?;
-            let bytes = Slice::concat(&data);
-            for (i, block) in (0..n).zip(bytes.chunks(self.g.block_bytes())) {
+            let mut pieces = Pieces::new(&data);
+            for i in 0..n {
                 // The file may have been cut meanwhile. No place of a block is used again.
                 let (key, place) = (first + i, start + i);
-                self.store.borrow_mut().put_read(ino, key, place, block.to_vec())?;
+                let block = pieces.take_one(1 << self.g.block_bits).into();
+                self.store.borrow_mut().put_read(ino, key, place, block)?;
             }
         }
         Ok(())
@@ -71,13 +74,9 @@ impl Nilfs {
                 (offset.max(start) - start, end.min(start.saturating_add(1 << bits)) - start);
             self.rt.cpu(CpuOp::PageRead, 1).await;
             let mut store = self.store.borrow_mut();
-            out.push(match store.read_block(ino, key)? {
-                Some(block) => {
-                    let part = block.get(a as usize..b as usize).unwrap_or(&[]);
-                    Slice::from_bytes(part)
-                }
-                None => Slice::zero((b - a) as u32),
-            });
+            let block = store.block(ino, key)?.and_then(Block::slice);
+            let (from, len) = (a as u32, (b - a) as u32);
+            out.push(block.map_or_else(|| Slice::zero(len), |block| block.sub(from, len)));
         }
         Ok(out)
     }
@@ -87,20 +86,20 @@ impl Nilfs {
     /// `sem`, for blocks that are written in part.
     ///
     /// Errors: those of the first page; `TooBig`.
-    pub(super) async fn write_bytes(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<u64> {
-        if data.is_empty() {
+    pub(super) async fn write_bytes(&self, ino: u64, offset: u64, data: &[Slice]) -> FsResult<u64> {
+        let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
+        if len == 0 {
             return Ok(0);
         }
-        let end = offset.checked_add(data.len() as u64).ok_or(FsError::TooBig)?;
+        let end = offset.checked_add(len).ok_or(FsError::TooBig)?;
         if end > i64::MAX as u64 {
             return Err(FsError::TooBig);
         }
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let n = rest.len().min((PAGE - at % PAGE) as usize);
-            let Some((part, next)) = rest.split_at_checked(n) else { break };
-            match self.write_page(ino, at, part).await {
-                Ok(()) => (at, rest) = (at + n as u64, next),
+        let (mut at, mut pieces) = (offset, Pieces::new(data));
+        while at < end {
+            let n = (end - at).min(PAGE - at % PAGE);
+            match self.write_page(ino, at, &pieces.take_one(n as u32)).await {
+                Ok(()) => at += n,
                 Err(e) if at == offset => return Err(e),
                 Err(_) => break,
             }
@@ -121,7 +120,8 @@ impl Nilfs {
             let bytes = store.over(&self.read_bytes(ino, start, PAGE).await?);
             if !bytes.is_empty() {
                 let touches = self.has_unmapped(ino, start >> self.g.block_bits)?;
-                self.change_page(ino, start, &bytes, touches).await?;
+                let page = Slice::from_bytes(&bytes);
+                self.change_page(ino, start, &page, touches).await?;
             }
         }
         Ok(())
@@ -144,7 +144,7 @@ impl Nilfs {
     fn has_unmapped(&self, ino: u64, first: u64) -> FsResult<bool> {
         let mut store = self.store.borrow_mut();
         for key in first..first + (PAGE >> self.g.block_bits).max(1) {
-            if store.read_block(ino, key)?.is_none() {
+            if store.block(ino, key)?.is_none() {
                 return Ok(true);
             }
         }
@@ -152,12 +152,18 @@ impl Nilfs {
     }
 
     /// Writes within a page. `nilfs_write_begin`, `nilfs_write_end`.
-    async fn write_page(&self, ino: u64, offset: u64, data: &[u8]) -> FsResult<()> {
+    async fn write_page(&self, ino: u64, offset: u64, data: &Slice) -> FsResult<()> {
         self.change_page(ino, offset, data, true).await
     }
 
     /// The same; `touches`: the file gets new times.
-    async fn change_page(&self, ino: u64, offset: u64, data: &[u8], touches: bool) -> FsResult<()> {
+    async fn change_page(
+        &self,
+        ino: u64,
+        offset: u64,
+        data: &Slice,
+        touches: bool,
+    ) -> FsResult<()> {
         let _sem = self.begin().await?;
         self.rt.cpu(CpuOp::PageWrite, 1).await;
         let size = 1u64 << self.g.block_bits;
@@ -168,12 +174,12 @@ impl Nilfs {
             // The new times make the inode dirty before its blocks are (`file_update_time`).
             self.store.borrow_mut().list_inode(ino)?;
         }
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let n = rest.len().min((size - at % size) as usize);
-            let Some((part, next)) = rest.split_at_checked(n) else { break };
+        let (mut at, end) = (offset, offset + u64::from(data.len()));
+        while at < end {
+            let n = (end - at).min(size - at % size);
+            let part = data.sub((at - offset) as u32, n as u32);
             self.write_within(ino, at / size, (at % size) as usize, part).await?;
-            (at, rest) = (at + n as u64, next);
+            at += n;
         }
         let mut inode = self.inode(ino)?;
         let grows = at > inode.size.get();
@@ -194,20 +200,18 @@ impl Nilfs {
         self.settled(done).await
     }
 
-    /// Writes in block `key`, from byte `within` on.
-    async fn write_within(&self, ino: u64, key: u64, within: usize, part: &[u8]) -> FsResult<()> {
+    /// Writes in block `key`, from byte `within` on: by reference if it is all of the block.
+    async fn write_within(&self, ino: u64, key: u64, within: usize, part: Slice) -> FsResult<()> {
         self.check_room()?;
-        let size = self.g.block_bytes();
-        let is_whole = part.len() == size;
-        if !is_whole {
-            self.fetch(ino, key, key).await?;
+        let len = part.len() as usize;
+        if len == self.g.block_bytes() {
+            return self.store.borrow_mut().write_block(ino, key, part);
         }
+        self.fetch(ino, key, key).await?;
         let mut store = self.store.borrow_mut();
-        let old = store.read_block_if(ino, key, !is_whole)?;
-        let mut block = old.unwrap_or_else(|| vec![0; size]);
-        let place = block.get_mut(within..within + part.len()).ok_or(FsError::Io)?;
-        place.copy_from_slice(part);
-        store.write_block(ino, key, block)
+        let block = store.change_block(ino, key)?;
+        part.copy_to(block.get_mut(within..within + len).ok_or(FsError::Io)?);
+        Ok(())
     }
 
     /// Sets a file's length; the caller holds `sem`. `nilfs_setattr`, `nilfs_truncate`.
@@ -222,9 +226,9 @@ impl Nilfs {
                 let key = size >> bits;
                 self.fetch(ino, key, key).await?;
                 let mut store = self.store.borrow_mut();
-                if let Some(mut block) = store.read_block_if(ino, key, true)? {
+                if store.block(ino, key)?.is_some() {
+                    let block = store.change_block(ino, key)?;
                     block.get_mut(within as usize..).ok_or(FsError::Io)?.fill(0);
-                    store.write_block(ino, key, block)?;
                 }
             }
             self.store.borrow_mut().truncate(ino, size.div_ceil(1 << bits))?;

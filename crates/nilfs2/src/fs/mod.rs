@@ -44,6 +44,7 @@ use crate::site;
 
 use cleaner::Cleaner;
 pub use cleaner::{CleanerOptions, Share};
+use names::Names;
 pub use ops::Mounted;
 use segctor::Segctor;
 use supers::Supers;
@@ -84,6 +85,8 @@ pub struct Nilfs {
     opts: MountOptions,
     g: Geometry,
     store: RefCell<Store<'static>>,
+    /// Where the names of directories stand whose blocks are all in memory.
+    names: RefCell<BTreeMap<u64, Names>>,
     /// Blocks of metadata that were not in memory when a call needed them.
     missed: Rc<RefCell<Vec<u64>>>,
     /// Held by who changes something, and by who writes logs (`ns_segctor_sem`).
@@ -169,6 +172,7 @@ impl Nilfs {
         let fs = Rc::new(Nilfs {
             rt: rt.clone(),
             store: RefCell::new(Store::open(disk, &origin)?),
+            names: RefCell::default(),
             missed,
             sem: Lock::new(rt, "nilfs2 logs", ()),
             segctor: Segctor::new(rt, image.super_block()),

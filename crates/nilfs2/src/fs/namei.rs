@@ -47,6 +47,7 @@ impl Nilfs {
             return Ok(());
         }
         self.store.borrow_mut().drop_file(number)?;
+        self.forget_names(number);
         self.inode_sync.borrow_mut().remove(&number);
         self.changed();
         Ok(())

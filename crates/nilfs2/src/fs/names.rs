@@ -1,13 +1,17 @@
 //! Names in the blocks of a directory.
 //!
-//! Invariants: entries fill each block; a name that goes leaves its room to the entry before it.
+//! Invariants: 1. entries fill each block; a name that goes leaves its room to the entry before it.
+//!             2. no entry moves: [`Names`] says where each stands as long as its name is there.
 //! Source:     fs/nilfs2/dir.c.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use wp_base::{FsError, FsResult};
 
 use super::Nilfs;
-use crate::disk::dir::{self, NAME_MAX};
-use crate::disk::{DirEntry, FileType};
+use crate::disk::dir::{self, NAME_MAX, Slot};
+use crate::disk::{DirEntry, FileType, view};
 
 /// A name that was found.
 #[derive(Clone, Debug)]
@@ -19,6 +23,32 @@ pub(super) struct Found {
     /// The name, and its type.
     pub name: Vec<u8>,
     pub kind: FileType,
+}
+
+/// Where the names of a directory stand that is in memory, so that nobody looks at all of them for
+/// one. What it says follows from the blocks alone.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Block and byte of each name's entry.
+    places: BTreeMap<Vec<u8>, (u64, usize)>,
+    /// Bytes of the largest room that each block has for another entry.
+    rooms: Vec<usize>,
+    /// Is a name there twice, in damage? Only the first has a place here.
+    has_twins: bool,
+}
+
+/// Bytes behind a slot's own entry.
+fn room(slot: &Slot<'_>) -> (usize, usize) {
+    let used = match slot.entry.inode.get() {
+        0 => 0,
+        _ => DirEntry::bytes_for(slot.name.len()),
+    };
+    (used, slot.entry.reach() - used)
+}
+
+/// The largest room in a block.
+fn largest(bytes: &[u8]) -> FsResult<usize> {
+    Ok(dir::slots(bytes, 0)?.iter().map(|s| room(s).1).max().unwrap_or(0))
 }
 
 fn hole(block: u64) -> FsError {
@@ -38,6 +68,9 @@ impl Nilfs {
     /// beyond all blocks takes no time.
     pub(super) async fn load_dir(&self, dir: u64) -> FsResult<()> {
         let blocks = self.dir_blocks(dir)?;
+        if self.names.borrow().get(&dir).is_some_and(|names| names.rooms.len() as u64 == blocks) {
+            return Ok(());
+        }
         for block in 0..blocks {
             if self.store.borrow_mut().is_hole(dir, block)? {
                 return Err(hole(block));
@@ -46,26 +79,32 @@ impl Nilfs {
         if blocks == 0 { Ok(()) } else { self.fetch(dir, 0, blocks - 1).await }
     }
 
-    fn dir_block(&self, dir: u64, block: u64) -> FsResult<Vec<u8>> {
+    /// Shows a block of a directory that is in memory.
+    fn with_block<R>(
+        &self,
+        dir: u64,
+        block: u64,
+        f: impl FnOnce(&[u8]) -> FsResult<R>,
+    ) -> FsResult<R> {
         let mut store = self.store.borrow_mut();
-        let bytes = store.read_block(dir, block)?.map(<[u8]>::to_vec);
-        bytes.ok_or_else(|| hole(block))
+        f(store.read_block(dir, block)?.ok_or_else(|| hole(block))?)
     }
 
     /// All names, `.` and `..` too; the directory is in memory.
     pub(super) fn all_names(&self, dir: u64) -> FsResult<Vec<Found>> {
         let mut out = Vec::new();
         for block in 0..self.dir_blocks(dir)? {
-            let bytes = self.dir_block(dir, block)?;
-            for slot in dir::slots(&bytes, 0)?.iter().filter(|s| s.entry.inode.get() != 0) {
-                out.push(Found {
+            self.with_block(dir, block, |bytes| {
+                let slots = dir::slots(bytes, 0)?;
+                out.extend(slots.iter().filter(|s| s.entry.inode.get() != 0).map(|slot| Found {
                     ino: slot.entry.inode.get(),
                     block,
                     at: slot.at,
                     name: slot.name.to_vec(),
                     kind: FileType::of_number(slot.entry.file_type),
-                });
-            }
+                }));
+                Ok(())
+            })?;
         }
         Ok(out)
     }
@@ -75,8 +114,61 @@ impl Nilfs {
         if name.len() > NAME_MAX {
             return Err(FsError::NameTooLong);
         }
-        let found = self.all_names(dir)?.into_iter().find(|n| n.name == name);
-        found.ok_or(FsError::NotFound)
+        self.know_names(dir)?;
+        let place = self.names.borrow().get(&dir).and_then(|n| n.places.get(name).copied());
+        let (block, at) = place.ok_or(FsError::NotFound)?;
+        self.with_block(dir, block, |bytes| {
+            let entry = view::<DirEntry>(bytes, at).ok_or(FsError::Io)?;
+            let (ino, kind) = (entry.inode.get(), FileType::of_number(entry.file_type));
+            Ok(Found { ino, block, at, name: name.to_vec(), kind })
+        })
+    }
+
+    /// Has [`Names`] of a directory from here on, which is in memory.
+    fn know_names(&self, dir: u64) -> FsResult<()> {
+        let blocks = self.dir_blocks(dir)?;
+        if self.names.borrow().get(&dir).is_some_and(|names| names.rooms.len() as u64 == blocks) {
+            return Ok(());
+        }
+        let mut names = Names::default();
+        for found in self.all_names(dir)? {
+            match names.places.entry(found.name) {
+                Entry::Vacant(place) => drop(place.insert((found.block, found.at))),
+                Entry::Occupied(_) => names.has_twins = true,
+            }
+        }
+        for block in 0..blocks {
+            names.rooms.push(self.with_block(dir, block, largest)?);
+        }
+        self.names.borrow_mut().insert(dir, names);
+        Ok(())
+    }
+
+    /// Changes a block of a directory, and what is known of its room.
+    fn change_names(
+        &self,
+        dir: u64,
+        block: u64,
+        change: impl FnOnce(&mut [u8]) -> FsResult<()>,
+    ) -> FsResult<()> {
+        self.know_names(dir)?;
+        let mut store = self.store.borrow_mut();
+        let bytes = store.change_block(dir, block)?;
+        change(bytes)?;
+        let room = largest(bytes)?;
+        let mut names = self.names.borrow_mut();
+        let rooms = &mut names.entry(dir).or_default().rooms;
+        let at = usize::try_from(block).unwrap_or(usize::MAX);
+        match rooms.get_mut(at) {
+            Some(known) => *known = room,
+            None => rooms.push(room),
+        }
+        Ok(())
+    }
+
+    /// A directory is none any more: nothing is known of its names.
+    pub(super) fn forget_names(&self, dir: u64) {
+        self.names.borrow_mut().remove(&dir);
     }
 
     /// Is nothing in it but `.` and `..`?
@@ -84,59 +176,65 @@ impl Nilfs {
         Ok(self.all_names(dir)?.iter().all(|n| n.name == b"." || n.name == b".."))
     }
 
-    fn put_dir_block(&self, dir: u64, block: u64, bytes: Vec<u8>) -> FsResult<()> {
-        self.store.borrow_mut().write_block(dir, block, bytes)
-    }
-
     /// Adds a name where there is room, behind the last block if there is none.
     /// `nilfs_add_link`.
     pub(super) fn add_name(&self, dir: u64, name: &[u8], ino: u64, kind: FileType) -> FsResult<()> {
+        self.know_names(dir)?;
         let needed = DirEntry::bytes_for(name.len());
         let blocks = self.dir_blocks(dir)?;
-        for block in 0..blocks {
-            let mut bytes = self.dir_block(dir, block)?;
-            let slots = dir::slots(&bytes, 0)?;
-            let place = slots.iter().find_map(|s| {
-                let used = match s.entry.inode.get() {
-                    0 => 0,
-                    _ => DirEntry::bytes_for(s.name.len()),
-                };
-                let reach = s.entry.reach();
-                (reach >= used + needed).then(|| (s.at, used, reach, s.entry, s.name.to_vec()))
-            });
-            let Some((at, used, reach, entry, old)) = place else { continue };
-            if used > 0 {
-                let kind = FileType::of_number(entry.file_type);
-                dir::put(&mut bytes, at, used, entry.inode.get(), kind, &old);
+        let first = {
+            let names = self.names.borrow();
+            let rooms = names.get(&dir).map_or(&[][..], |n| &n.rooms);
+            (0u64..).zip(rooms).find(|(_, room)| **room >= needed).map(|(block, _)| block)
+        };
+        let (block, mut place) = (first.unwrap_or(blocks), 0);
+        self.change_names(dir, block, |bytes| {
+            if first.is_none() {
+                let reach = bytes.len();
+                dir::put(bytes, 0, reach, ino, kind, name);
+                return Ok(());
             }
-            dir::put(&mut bytes, at + used, reach - used, ino, kind, name);
-            self.put_dir_block(dir, block, bytes)?;
-            return self.touched(dir, None);
+            let slots = dir::slots(bytes, 0)?;
+            let slot = slots.iter().find(|s| room(s).1 >= needed).ok_or(FsError::Io)?;
+            let ((used, _), reach, at) = (room(slot), slot.entry.reach(), slot.at);
+            place = at + used;
+            if used > 0 {
+                dir::set_reach(bytes, at, used);
+            }
+            dir::put(bytes, place, reach - used, ino, kind, name);
+            Ok(())
+        })?;
+        if let Some(names) = self.names.borrow_mut().get_mut(&dir) {
+            names.places.insert(name.to_vec(), (block, place));
         }
-        let size = self.g.block_bytes();
-        let mut bytes = vec![0; size];
-        dir::put(&mut bytes, 0, size, ino, kind, name);
-        self.put_dir_block(dir, blocks, bytes)?;
-        self.touched(dir, Some((blocks + 1) << self.g.block_bits))
+        let size = (blocks + 1) << self.g.block_bits;
+        self.touched(dir, first.is_none().then_some(size))
     }
 
     /// Takes out a name. `nilfs_delete_entry`.
     pub(super) fn remove_name(&self, dir: u64, found: &Found) -> FsResult<()> {
-        let mut bytes = self.dir_block(dir, found.block)?;
-        let slots = dir::slots(&bytes, 0)?;
-        let this = slots.iter().position(|s| s.at == found.at).ok_or(FsError::Io)?;
-        let (at, reach) = slots.get(this).map(|s| (s.at, s.entry.reach())).ok_or(FsError::Io)?;
-        let before = this.checked_sub(1).and_then(|n| slots.get(n));
-        match before.map(|s| (s.at, s.entry, s.name.to_vec())) {
-            Some((start, entry, name)) => {
-                let kind = FileType::of_number(entry.file_type);
-                let reach = at + reach - start;
-                dir::put(&mut bytes, start, reach, entry.inode.get(), kind, &name);
-                bytes.get_mut(at..at + 8).ok_or(FsError::Io)?.fill(0);
+        self.change_names(dir, found.block, |bytes| {
+            let slots = dir::slots(bytes, 0)?;
+            let this = slots.iter().position(|s| s.at == found.at).ok_or(FsError::Io)?;
+            let (at, reach) =
+                slots.get(this).map(|s| (s.at, s.entry.reach())).ok_or(FsError::Io)?;
+            let before = this.checked_sub(1).and_then(|n| slots.get(n)).map(|s| s.at);
+            match before {
+                Some(start) => {
+                    dir::set_reach(bytes, start, at + reach - start);
+                    bytes.get_mut(at..at + 8).ok_or(FsError::Io)?.fill(0);
+                }
+                None => dir::put(bytes, at, reach, 0, FileType::Unknown, b""),
             }
-            None => dir::put(&mut bytes, at, reach, 0, FileType::Unknown, b""),
+            Ok(())
+        })?;
+        let mut all = self.names.borrow_mut();
+        if all.get(&dir).is_some_and(|names| names.has_twins) {
+            all.remove(&dir);
+        } else if let Some(names) = all.get_mut(&dir) {
+            names.places.remove(&found.name);
         }
-        self.put_dir_block(dir, found.block, bytes)?;
+        drop(all);
         self.touched(dir, None)
     }
 
@@ -148,12 +246,11 @@ impl Nilfs {
         ino: u64,
         kind: FileType,
     ) -> FsResult<()> {
-        let mut bytes = self.dir_block(dir, found.block)?;
-        let slots = dir::slots(&bytes, 0)?;
-        let slot = slots.iter().find(|s| s.at == found.at).ok_or(FsError::Io)?;
-        let (reach, name) = (slot.entry.reach(), slot.name.to_vec());
-        dir::put(&mut bytes, found.at, reach, ino, kind, &name);
-        self.put_dir_block(dir, found.block, bytes)?;
+        self.change_names(dir, found.block, |bytes| {
+            let reach = view::<DirEntry>(bytes, found.at).ok_or(FsError::Io)?.reach();
+            dir::put(bytes, found.at, reach, ino, kind, &found.name);
+            Ok(())
+        })?;
         self.touched(dir, None)
     }
 
@@ -163,7 +260,7 @@ impl Nilfs {
         let mut bytes = vec![0; size];
         dir::put(&mut bytes, 0, 16, dir, FileType::Dir, b".");
         dir::put(&mut bytes, 16, size - 16, parent, FileType::Dir, b"..");
-        self.put_dir_block(dir, 0, bytes)?;
+        self.store.borrow_mut().write_block(dir, 0, bytes)?;
         self.touched(dir, Some(size as u64))
     }
 

@@ -81,8 +81,7 @@ impl Mounted {
     ) -> FsResult<(u64, u64)> {
         let _inode = self.0.lock_inode(ino.0).await;
         let at = offset.unwrap_or(self.file(ino)?.size.get());
-        let bytes = Slice::concat(data);
-        self.0.write_bytes(ino.0, at, &bytes).await.map(|written| (at, written))
+        self.0.write_bytes(ino.0, at, data).await.map(|written| (at, written))
     }
 
     /// Sends what lies dirty below a direct write, or below any place of its file.

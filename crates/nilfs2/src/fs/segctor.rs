@@ -9,12 +9,11 @@ use std::rc::{Rc, Weak};
 use wp_base::event::{Class, Event, FS_ASKED, FS_BEGIN, FS_END, Flags};
 use wp_base::{FsError, FsResult, Span, Time};
 use wp_block::{Bio, InFlight};
-use wp_medium::Slice;
 use wp_rt::{CpuOp, Either, Rt, WaitQueue, race};
 
 use super::Nilfs;
 use crate::disk::SuperBlock;
-use crate::log::{Cleaning, Kind, Log};
+use crate::log::{Block, Cleaning, Kind, Log};
 use crate::site;
 
 /// Seconds from the first change to its log. `NILFS_SC_DEFAULT_TIMEOUT`.
@@ -269,7 +268,7 @@ impl Nilfs {
                 self.arrived(std::mem::take(&mut sent), n > 0).await?;
                 self.flush_now().await?;
             }
-            let mut pieces: Vec<(u64, &[Vec<u8>])> = Vec::new();
+            let mut pieces: Vec<(u64, &[Block])> = Vec::new();
             let mut at = log.start;
             for piece in log.blocks.chunks(BIO_BLOCKS) {
                 pieces.push((at, piece));
@@ -283,7 +282,7 @@ impl Nilfs {
             for (n, (block, piece)) in pieces.into_iter().enumerate() {
                 let flags = if n + 1 == last { Flags::SYNC } else { Flags::NONE };
                 self.rt.cpu(CpuOp::BioSubmit, 1).await;
-                let segs = piece.iter().map(|b| Slice::from_bytes(b)).collect();
+                let segs = piece.iter().filter_map(|b| b.slice().cloned()).collect();
                 sent.push(self.part.send(Bio::write(self.sector(block), segs, flags)));
             }
         }

@@ -15,6 +15,7 @@ use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
 use wp_block::Bio;
 use wp_medium::Slice;
+use wp_medium::join;
 
 use super::Nilfs;
 use crate::disk::summary::summary_sum;
@@ -221,9 +222,9 @@ impl Nilfs {
         for (of, bio) in kept.into_iter().zip(sent) {
             match bio.wait().await {
                 Ok(data) => {
-                    let bytes = Slice::concat(&data);
+                    let contents = join(data).into();
                     let Numbered { ino, cno, offset, number, .. } = of;
-                    out.push(Moved { ino, cno, offset, number, bytes });
+                    out.push(Moved { ino, cno, offset, number, contents });
                 }
                 Err(_) => result = Err(FsError::Io),
             }

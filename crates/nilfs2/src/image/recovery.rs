@@ -129,8 +129,8 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
         supers.current.last_seq = tip.root.seq.into();
     }
     for log in &logs {
-        for (block, bytes) in (log.start..).zip(&log.blocks) {
-            dev.write_at(tip.g.byte_of(block), bytes)?;
+        for (block, what) in (log.start..).zip(&log.blocks) {
+            dev.write_at(tip.g.byte_of(block), &what.to_vec())?;
         }
     }
     // Logs before the super block that leads to them, and that before old logs are forgotten.

@@ -1,6 +1,6 @@
 //! One construction: which blocks go into which log, and the logs as bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use wp_base::{FsError, FsResult};
@@ -10,8 +10,9 @@ use crate::disk::{
     FileInfo, Geometry, Inode, Summary, SummaryHead, SuperRoot, index, ino, lo32, view_mut, wide,
 };
 
+use super::block::Block;
 use super::dat::Via;
-use super::file::{File, Held};
+use super::file::File;
 use super::{Place, Store};
 
 /// What a construction is for.
@@ -41,9 +42,16 @@ pub struct Log {
     /// Its sequence number.
     pub seq: u64,
     /// Its blocks, the summary first.
-    pub blocks: Vec<Vec<u8>>,
+    pub blocks: Vec<Block>,
     /// Does it end with a super root?
     pub has_root: bool,
+}
+
+impl Log {
+    /// All of its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.blocks.iter().flat_map(Block::to_vec).collect()
+    }
 }
 
 /// Most segments that a construction takes at once. `SC_MAX_SEGDELTA`.
@@ -162,6 +170,8 @@ pub(super) enum Stage {
 /// A construction.
 pub(super) struct Run {
     pub drafts: Vec<Draft>,
+    /// Files with changes, in the order of their first one.
+    files: Vec<u64>,
     current: usize,
     stage: Stage,
     /// Are the data of the stage's file in logs, so that its nodes come next?
@@ -241,15 +251,15 @@ impl Store<'_> {
                 Stage::Moved(0)
             }
             Kind::DataSync { ino, from, to } => {
-                let blocks = self.files.get(&ino).map(|f| f.blocks.range(from..=to));
-                if !blocks.into_iter().flatten().any(|(_, b)| b.is_wanted()) {
+                let file = self.files.get(&ino);
+                if file.and_then(|f| f.blocks.wanted(from..=to).next()).is_none() {
                     return Ok(Vec::new());
                 }
                 Stage::Sync(ino, from, to)
             }
             Kind::Files => {
                 self.touch_inodes()?;
-                let mut dirty = self.dirty.iter().filter_map(|number| self.files.get(number));
+                let mut dirty = self.dirty.values().filter_map(|n| self.files.get(n));
                 if !dirty.any(File::is_dirty) {
                     return Ok(Vec::new());
                 }
@@ -258,9 +268,10 @@ impl Store<'_> {
         };
         let is_checkpoint = kind == Kind::Checkpoint;
         let cno = self.dat.cno;
-        let mut out = Vec::new();
+        let (mut out, mut written) = (Vec::new(), BTreeSet::new());
         let mut run = Run {
             drafts: Vec::new(),
+            files: self.dirty.values().copied().collect(),
             current: 0,
             stage,
             at_nodes: false,
@@ -295,6 +306,7 @@ impl Store<'_> {
                 self.set_usage(d.segment, d.blocks + d.start - d.segment_start, now)?;
             }
             for (draft, files) in run.drafts.iter().zip(infos) {
+                written.extend(draft.parts.iter().map(|part| part.ino));
                 out.push(self.write(draft, files, cno, now)?);
             }
             if let Some(last) = run.drafts.last() {
@@ -306,7 +318,7 @@ impl Store<'_> {
                 };
             }
         }
-        self.written();
+        self.written(written);
         let is_open = kind == Kind::Files;
         self.open = Open {
             since: if is_open { self.open.since.or(Some(now)) } else { None },
@@ -317,7 +329,11 @@ impl Store<'_> {
             self.blocks_to_write = 0;
         }
         if is_checkpoint {
-            self.dirty.clear();
+            for number in std::mem::take(&mut self.dirty).into_values() {
+                if let Some(file) = self.files.get_mut(&number) {
+                    file.queued = None;
+                }
+            }
             self.dat.cno = self.dat.cno.wrapping_add(1);
         }
         Ok(out)
@@ -325,7 +341,7 @@ impl Store<'_> {
 
     /// The inodes of all files with changes are written. `nilfs_segctor_collect_dirty_files`.
     fn touch_inodes(&mut self) -> FsResult<()> {
-        for number in self.dirty.clone() {
+        for number in self.dirty.values().copied().collect::<Vec<u64>>() {
             let (block, _) = self.disk.g.ifile.place(number);
             let (ifile, mut via) = self.file_mut(ino::IFILE)?;
             ifile.existing_mut(&mut via, block)?;
@@ -407,7 +423,7 @@ impl Store<'_> {
                     run.stage = if is_more { Stage::Moved(n + 1) } else { Stage::Files(0) };
                     continue;
                 }
-                Stage::Files(n) => match self.dirty.get(n) {
+                Stage::Files(n) => match run.files.get(n) {
                     Some(number) => *number,
                     None if run.ends_after_files => {
                         run.stage = Stage::Done;
@@ -495,8 +511,7 @@ impl Store<'_> {
     ) -> FsResult<Result<bool, Full>> {
         let mut is_begun = false;
         let (file, _) = self.file_mut(number)?;
-        let wanted = file.blocks.range(keys).filter(|(_, b)| b.is_wanted()).map(|(key, _)| *key);
-        for key in wanted.collect::<Vec<u64>>() {
+        for key in file.blocks.wanted(keys).collect::<Vec<u64>>() {
             let (file, mut via) = self.file_mut(number)?;
             file.propagate(&mut via, 0, key)?;
             if !self.add(run, (number, None), &mut is_begun, Chosen { level: 0, key }) {
@@ -559,23 +574,30 @@ impl Store<'_> {
 
     /// The inodes of all files with changes as they are now. `nilfs_segctor_fill_in_file_bmap`.
     fn fill_inodes(&mut self) -> FsResult<()> {
-        for number in self.dirty.clone() {
+        for number in self.dirty.values().copied().collect::<Vec<u64>>() {
             let (block, at) = self.disk.g.ifile.place(number);
             let Some(file) = self.files.get_mut(&number) else { continue };
             let inode = file.sealed_inode();
             let (ifile, mut via) = self.file_mut(ino::IFILE)?;
-            let held = ifile.block(&mut via, block)?.ok_or(FsError::Io)?;
-            *view_mut::<Inode>(&mut held.what, at).ok_or(FsError::Io)? = inode;
+            ifile.load_block(&mut via, block)?;
+            // It is in the log that is being made already.
+            let held = ifile.blocks.get_mut(block).ok_or(FsError::Io)?;
+            *view_mut::<Inode>(held.bytes_mut(), at).ok_or(FsError::Io)? = inode;
         }
         Ok(())
     }
 
     /// Blocks that files have more than before.
     fn count_blocks(&mut self) {
-        for file in self.files.values_mut().chain([&mut self.ifile]) {
+        let mut add = |file: &mut File| {
             let added = std::mem::take(&mut file.added);
             self.blocks_count = self.blocks_count.saturating_add_signed(added);
+        };
+        // No other file has got or lost a block.
+        for number in self.dirty.values() {
+            self.files.get_mut(number).map(&mut add);
         }
+        add(&mut self.ifile);
     }
 
     /// A log as bytes.
@@ -591,7 +613,7 @@ impl Store<'_> {
             ..SummaryHead::zeroed()
         };
         let infos: BTreeMap<usize, &FileInfo> = files.iter().enumerate().collect();
-        let mut payload = Vec::new();
+        let mut payload: Vec<Block> = Vec::new();
         for (n, part) in draft.parts.iter().enumerate() {
             if let Some(n) = part.moved {
                 let moving = self.moving.as_mut().ok_or(FsError::Io)?;
@@ -600,25 +622,18 @@ impl Store<'_> {
             }
             let (file, mut via) = self.file_mut(part.ino)?;
             for c in &part.data {
-                let held = file.block(&mut via, c.key)?.ok_or(FsError::Io)?;
-                held.is_in_log = true;
-                payload.push(held.what.clone());
+                file.load_block(&mut via, c.key)?;
+                payload.push(file.blocks.close(c.key).ok_or(FsError::Io)?.clone());
             }
             let nodes = infos.get(&n).map_or(&[][..], |f| &f.nodes);
             let places = (0..).map(|i| draft.start + draft.summary_blocks + i);
             let places = places.skip(payload.len());
             for (info, place) in nodes.iter().zip(places) {
                 let pointer = if part.ino == ino::DAT { place } else { info.virtual_block };
-                let held = file.nodes.get_mut(&pointer).ok_or(FsError::Io)?;
-                held.is_in_log = true;
-                payload.push(held.what.store(g.block_bytes()));
+                let node = file.nodes.close(pointer).ok_or(FsError::Io)?;
+                payload.push(Block::made(g.block_bytes(), |bytes| node.store_in(bytes)));
             }
         }
-        let summary = Summary { head, files }.store(&g);
-        let mut blocks: Vec<Vec<u8>> =
-            summary.chunks(g.block_bytes()).map(<[u8]>::to_vec).collect();
-        assert_eq!(wide(blocks.len()), draft.summary_blocks, "a summary as long as it was planned");
-        blocks.append(&mut payload);
         if draft.has_root {
             let root = SuperRoot {
                 nongc_ctime: self.nongc_ctime,
@@ -626,22 +641,28 @@ impl Store<'_> {
                 cpfile: self.cpfile.sealed_inode(),
                 sufile: self.sufile.sealed_inode(),
             };
-            blocks.push(root.store(&g));
+            payload.push(root.store(&g).into());
         }
+        let mut summary = Summary { head, files }.store(&g);
+        let sum = payload
+            .iter()
+            .fold(data_sum(g.crc_seed, [summary.as_slice()]), |sum, block| block.crc32(sum));
+        set_data_sum(&mut summary, sum);
+        let mut blocks: Vec<Block> =
+            summary.chunks(g.block_bytes()).map(|bytes| bytes.to_vec().into()).collect();
+        assert_eq!(wide(blocks.len()), draft.summary_blocks, "a summary as long as it was planned");
+        blocks.append(&mut payload);
         assert_eq!(blocks.len(), index(draft.blocks), "a log as long as it was planned");
-        let sum = data_sum(g.crc_seed, blocks.iter().map(Vec::as_slice));
-        if let Some(first) = blocks.first_mut() {
-            set_data_sum(first, sum);
-        }
         Ok(Log { start: draft.start, seq: draft.seq, blocks, has_root: draft.has_root })
     }
 
-    /// All that was in logs is on the medium.
-    fn written(&mut self) {
-        let metadata = [&mut self.dat.file, &mut self.cpfile, &mut self.sufile, &mut self.ifile];
-        for file in self.files.values_mut().chain(metadata) {
-            file.blocks.values_mut().filter(|b| b.is_in_log).for_each(Held::written);
-            file.nodes.values_mut().filter(|n| n.is_in_log).for_each(Held::written);
+    /// All that was in logs, which had parts of these files, is on the medium.
+    fn written(&mut self, files: BTreeSet<u64>) {
+        for number in files {
+            // What a cleaning moved may be of a file that is not in memory.
+            if let Ok((file, _)) = self.file_mut(number) {
+                file.written();
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use wp_base::{FsError, FsResult};
 
 use crate::disk::{DatEntry, Geometry, view_mut};
 
+use super::block::Block;
 use super::file::File;
 use super::palloc;
 use crate::site;
@@ -134,7 +135,7 @@ impl Dat {
     pub fn entry(&mut self, disk: &Disk<'_>, number: u64) -> FsResult<DatEntry> {
         let (block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
-        let held = self.file.block(via, block)?.map(|h| h.what.as_slice());
+        let held = self.file.bytes(via, block)?;
         let entry = held.and_then(|bytes| crate::disk::view::<DatEntry>(bytes, at));
         entry.copied().ok_or_else(|| Self::missing(number))
     }
@@ -152,7 +153,7 @@ impl Dat {
         let (block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
         let bytes = if may_make {
-            self.file.block_mut(via, block, || vec![0; disk.g.block_bytes()])?
+            self.file.block_mut(via, block, || Block::zero(disk.g.block_bytes()))?
         } else {
             self.file.existing_mut(via, block)?
         };

@@ -1,13 +1,13 @@
 //! A file in memory: its inode, its block map, and what of both was read or changed.
 
-use std::collections::BTreeMap;
-
 use wp_base::{FsError, FsResult};
 
 use crate::disk::bmap::{self, Map};
 use crate::disk::{BlockMap, Inode, Node, ino};
 
+use super::block::Block;
 use super::dat::{Disk, Via};
+use super::memory::Memory;
 
 /// What the pointers of a block map are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,38 +18,6 @@ pub(super) enum Pointers {
     Passing,
     /// Virtual numbers that checkpoints keep.
     Kept,
-}
-
-/// A block of a file, or a node of its map.
-#[derive(Clone, Debug)]
-pub(super) struct Held<T> {
-    /// The contents.
-    pub what: T,
-    /// Is it to be written?
-    pub is_dirty: bool,
-    /// Has it a pointer of its own already, that nothing on the medium has?
-    pub is_volatile: bool,
-    /// Is it in a log of this construction that is closed?
-    pub is_in_log: bool,
-}
-
-impl<T> Held<T> {
-    /// As it stands on the medium.
-    pub fn clean(what: T) -> Held<T> {
-        Held { what, is_dirty: false, is_volatile: false, is_in_log: false }
-    }
-    /// New, and to be written.
-    pub fn fresh(what: T) -> Held<T> {
-        Held { what, is_dirty: true, is_volatile: true, is_in_log: false }
-    }
-    /// Is it to go into the log that is being made?
-    pub fn is_wanted(&self) -> bool {
-        self.is_dirty && !self.is_in_log
-    }
-    /// It was written.
-    pub fn written(&mut self) {
-        (self.is_dirty, self.is_volatile, self.is_in_log) = (false, false, false);
-    }
 }
 
 /// First of the pointers that stand for blocks without a place. `NILFS_BMAP_NEW_PTR_INIT`.
@@ -67,9 +35,9 @@ pub(super) struct File {
     /// Its block map.
     pub map: Map,
     /// Blocks of data that are in memory, by their place in the file.
-    pub blocks: BTreeMap<u64, Held<Vec<u8>>>,
+    pub blocks: Memory<Block>,
     /// Nodes of the map that are in memory, by the pointer that leads to them.
-    pub nodes: BTreeMap<u64, Held<Node>>,
+    pub nodes: Memory<Node>,
     /// Blocks that were added, less those that were taken away, since this was last asked for.
     pub added: i64,
     /// The key that got a pointer last, and the pointer: neighbours get neighbours.
@@ -78,6 +46,8 @@ pub(super) struct File {
     next_pointer: u64,
     /// Its place on the flusher's list (`b_dirty`), where it stays when a log has what was dirty.
     listed: Option<u64>,
+    /// Its place among the files that the next checkpoint has (`ns_dirty_files`).
+    pub queued: Option<u64>,
 }
 
 impl File {
@@ -99,12 +69,13 @@ impl File {
             inode,
             pointers,
             map,
-            blocks: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            blocks: Memory::default(),
+            nodes: Memory::default(),
             added: 0,
             last: None,
             next_pointer: NO_PLACE,
             listed: None,
+            queued: None,
         })
     }
 
@@ -137,12 +108,12 @@ impl File {
 
     /// Has it a block that no log has yet (`PAGECACHE_TAG_DIRTY`)?
     pub fn has_dirty_blocks(&self) -> bool {
-        self.blocks.values().any(|b| b.is_dirty)
+        self.blocks.has_dirty()
     }
 
     /// Is anything to be written?
     pub fn is_dirty(&self) -> bool {
-        self.blocks.values().any(|b| b.is_dirty) || self.nodes.values().any(|n| n.is_dirty)
+        self.blocks.has_dirty() || self.nodes.has_dirty()
     }
 
     /// Adds `n` blocks to the space in use, or takes them away.
@@ -232,15 +203,21 @@ impl File {
         Ok(if is_there { self.child(&path, above).map(|(_, p)| p) } else { None })
     }
 
-    /// Block `key`, read if it is not in memory. `None`: a hole.
-    pub fn block(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<Option<&mut Held<Vec<u8>>>> {
-        if !self.blocks.contains_key(&key) {
-            let Some(pointer) = self.pointer(via, key)? else { return Ok(None) };
+    /// Reads block `key`, if it is not in memory; is it there, and no hole?
+    pub fn load_block(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<bool> {
+        if !self.blocks.contains(key) {
+            let Some(pointer) = self.pointer(via, key)? else { return Ok(false) };
             let place = self.locate(via, pointer)?;
             let bytes = via.disk.read(place)?;
-            self.blocks.insert(key, Held::clean(bytes));
+            self.blocks.put_clean(key, bytes.into());
         }
-        Ok(self.blocks.get_mut(&key))
+        Ok(true)
+    }
+
+    /// Bytes of block `key`, read if it is not in memory. `None`: a hole.
+    pub fn bytes(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<Option<&[u8]>> {
+        self.load_block(via, key)?;
+        Ok(self.blocks.get_mut(key).map(Block::bytes))
     }
 
     /// Block `key` to be changed; what `make` gives if it was a hole.
@@ -248,32 +225,34 @@ impl File {
         &mut self,
         via: &mut Via<'_>,
         key: u64,
-        make: impl FnOnce() -> Vec<u8>,
-    ) -> FsResult<&mut Vec<u8>> {
-        if self.block(via, key)?.is_none() {
+        make: impl FnOnce() -> Block,
+    ) -> FsResult<&mut [u8]> {
+        if !self.load_block(via, key)? {
             self.insert(via, key)?;
-            self.blocks.insert(key, Held::fresh(make()));
+            self.blocks.put_fresh(key, make());
         }
         self.list(via.disk);
-        let held = self.blocks.get_mut(&key).ok_or(FsError::Io)?;
-        held.is_dirty = true;
-        Ok(&mut held.what)
+        let (block, _) = self.blocks.dirty(key).ok_or(FsError::Io)?;
+        Ok(block.bytes_mut())
     }
 
     /// Block `key` to be changed, which must be there. Errors: `Corrupt` for a hole.
-    pub fn existing_mut(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<&mut Vec<u8>> {
-        if self.block(via, key)?.is_some() {
+    pub fn existing_mut(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<&mut [u8]> {
+        if self.load_block(via, key)? {
             self.list(via.disk);
         }
-        match self.blocks.get_mut(&key) {
-            Some(held) => {
-                held.is_dirty = true;
-                Ok(&mut held.what)
-            }
+        match self.blocks.dirty(key) {
+            Some((block, _)) => Ok(block.bytes_mut()),
             None => {
                 let expected = format!("a block {key} of file {}", self.ino);
                 Err(FsError::corrupt("nilfs2 metadata file", "block map", 0, 0, expected))
             }
         }
+    }
+
+    /// What is in closed logs was written.
+    pub fn written(&mut self) {
+        self.blocks.written();
+        self.nodes.written();
     }
 }

@@ -5,8 +5,9 @@ use wp_base::{FsError, FsResult};
 
 use crate::disk::{Inode, ino, view, view_mut};
 
+use super::block::Block;
 use super::dat::Via;
-use super::file::{File, Held};
+use super::file::File;
 use super::{Store, palloc};
 
 impl Store<'_> {
@@ -23,8 +24,8 @@ impl Store<'_> {
         }
         let (block, at) = self.disk.g.ifile.place(number);
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let held = self.ifile.block(via, block)?.ok_or(FsError::NotFound)?;
-        let inode = *view::<Inode>(&held.what, at).ok_or(FsError::NotFound)?;
+        let held = self.ifile.bytes(via, block)?.ok_or(FsError::NotFound)?;
+        let inode = *view::<Inode>(held, at).ok_or(FsError::NotFound)?;
         if inode.links_count.get() == 0 {
             return Err(FsError::NotFound);
         }
@@ -103,7 +104,7 @@ impl Store<'_> {
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
         let number = palloc::take(&mut self.ifile, via, &p, self.disk.g.first_ino)?;
         let (block, at) = p.place(number);
-        let entry = self.ifile.block_mut(via, block, || vec![0; bytes])?;
+        let entry = self.ifile.block_mut(via, block, || Block::zero(bytes))?;
         let end = at + p.entry_bytes;
         entry.get_mut(at..end).ok_or(FsError::Io)?.fill(0);
         *view_mut::<Inode>(entry, at).ok_or(FsError::Io)? = inode;
@@ -124,36 +125,30 @@ impl Store<'_> {
         palloc::give(&mut self.ifile, via, &p, number)?;
         if let Some(file) = self.files.remove(&number) {
             self.blocks_count = self.blocks_count.saturating_add_signed(file.added);
+            file.queued.map(|order| self.dirty.remove(&order));
         }
-        self.dirty.retain(|n| *n != number);
         self.inodes_count = self.inodes_count.saturating_sub(1);
         Ok(())
     }
 
-    /// Block `key` of a file. `None`: a hole.
+    /// Bytes of block `key` of a file. `None`: a hole.
     pub fn read_block(&mut self, number: u64, key: u64) -> FsResult<Option<&[u8]>> {
         let (file, mut via) = self.file(number)?;
-        Ok(file.block(&mut via, key)?.map(|held| held.what.as_slice()))
+        file.bytes(&mut via, key)
     }
 
-    /// A copy of block `key`, if it is wanted and not a hole.
-    pub fn read_block_if(
-        &mut self,
-        number: u64,
-        key: u64,
-        wanted: bool,
-    ) -> FsResult<Option<Vec<u8>>> {
-        if !wanted {
-            return Ok(None);
-        }
-        Ok(self.read_block(number, key)?.map(<[u8]>::to_vec))
+    /// Block `key` of a file, by reference. `None`: a hole.
+    pub fn block(&mut self, number: u64, key: u64) -> FsResult<Option<&Block>> {
+        let (file, mut via) = self.file(number)?;
+        file.load_block(&mut via, key)?;
+        Ok(file.blocks.get(key))
     }
 
     /// Where block `key` of a file is to be read from before it is used. `None`: it is in memory,
     /// or a hole.
     pub fn unread_block(&mut self, number: u64, key: u64) -> FsResult<Option<u64>> {
         let (file, mut via) = self.file(number)?;
-        if file.blocks.contains_key(&key) {
+        if file.blocks.contains(key) {
             return Ok(None);
         }
         let pointer = file.pointer(&mut via, key)?;
@@ -163,14 +158,14 @@ impl Store<'_> {
     /// Has a file no block `key`?
     pub fn is_hole(&mut self, number: u64, key: u64) -> FsResult<bool> {
         let (file, mut via) = self.file(number)?;
-        Ok(!file.blocks.contains_key(&key) && file.pointer(&mut via, key)?.is_none())
+        Ok(!file.blocks.contains(key) && file.pointer(&mut via, key)?.is_none())
     }
 
     /// Block `key` of a file as it was read from `place`, unless the file has another there now.
-    pub fn put_read(&mut self, number: u64, key: u64, place: u64, bytes: Vec<u8>) -> FsResult<()> {
+    pub fn put_read(&mut self, number: u64, key: u64, place: u64, what: Block) -> FsResult<()> {
         if self.unread_block(number, key)? == Some(place) {
             let (file, _) = self.file(number)?;
-            file.blocks.insert(key, Held::clean(bytes));
+            file.blocks.put_clean(key, what);
         }
         Ok(())
     }
@@ -179,17 +174,13 @@ impl Store<'_> {
     /// (`invalidate_mapping_pages`).
     pub fn forget_blocks(&mut self, number: u64, from: u64, to: u64) -> FsResult<()> {
         let (file, _) = self.file(number)?;
-        let clean = |(key, held): (&u64, &Held<Vec<u8>>)| (!held.is_dirty).then_some(*key);
-        let keys: Vec<u64> = file.blocks.range(from..=to).filter_map(clean).collect();
-        keys.iter().for_each(|key| {
-            file.blocks.remove(key);
-        });
+        file.blocks.forget(from..=to);
         Ok(())
     }
 
     /// Has a file data or nodes that are to be written?
     pub fn is_file_dirty(&self, number: u64) -> bool {
-        self.dirty.contains(&number)
+        self.files.get(&number).is_some_and(|file| file.queued.is_some())
     }
 
     /// Has a file data that no log has yet (`PAGECACHE_TAG_DIRTY`)?
@@ -208,7 +199,7 @@ impl Store<'_> {
 
     /// All files with changes, in the order of their first change.
     pub fn dirty_files(&self) -> impl Iterator<Item = u64> {
-        self.dirty.iter().copied()
+        self.dirty.values().copied()
     }
 
     /// Inodes of the file system.
@@ -219,12 +210,28 @@ impl Store<'_> {
     /// Writes a whole block of a file. Its length is not changed by that.
     ///
     /// Errors: `NotFound` without such a file; `NoSpace`; `Corrupt`.
-    pub fn write_block(&mut self, number: u64, key: u64, bytes: Vec<u8>) -> FsResult<()> {
+    pub fn write_block(&mut self, number: u64, key: u64, what: impl Into<Block>) -> FsResult<()> {
+        *self.dirty_block(number, key)? = what.into();
+        Ok(())
+    }
+
+    /// Bytes of block `key` of a file, to be changed: zeroes where it was a hole.
+    ///
+    /// Errors: as those of [`Self::write_block`].
+    pub fn change_block(&mut self, number: u64, key: u64) -> FsResult<&mut [u8]> {
+        let (file, mut via) = self.file(number)?;
+        file.load_block(&mut via, key)?;
+        self.dirty_block(number, key).map(Block::bytes_mut)
+    }
+
+    /// Block `key` of a file is to be written; what is in memory of it, or zeroes.
+    fn dirty_block(&mut self, number: u64, key: u64) -> FsResult<&mut Block> {
+        let bytes = self.disk.g.block_bytes();
         let (file, mut via) = self.file(number)?;
         if !file.inode.has_map() {
             return Err(FsError::NotFound);
         }
-        let was_volatile = file.blocks.get(&key).is_some_and(|b| b.is_volatile);
+        let was_volatile = file.blocks.is_volatile(key);
         let is_new = !was_volatile && file.pointer(&mut via, key)?.is_none();
         if is_new {
             file.insert(&mut via, key)?;
@@ -232,18 +239,17 @@ impl Store<'_> {
             self.ifile.list(&self.disk);
         }
         let (file, via) = self.file(number)?;
-        let was_dirty = file.blocks.get(&key).is_some_and(|b| b.is_dirty);
-        let held = Held {
-            what: bytes,
-            is_dirty: true,
-            is_volatile: is_new || was_volatile,
-            is_in_log: false,
-        };
-        file.blocks.insert(key, held);
         file.list(via.disk);
+        let was_dirty = file.blocks.is_dirty(key);
+        if is_new {
+            file.blocks.put_fresh(key, Block::zero(bytes));
+        } else if !file.blocks.contains(key) {
+            file.blocks.put_clean(key, Block::zero(bytes));
+        }
         self.blocks_to_write += u64::from(!was_dirty);
         self.mark_dirty(number);
-        Ok(())
+        let file = self.files.get_mut(&number).ok_or(FsError::NotFound)?;
+        file.blocks.dirty(key).map(|(block, _)| block).ok_or(FsError::Io)
     }
 
     /// Takes out the blocks of a file from `key` on. Its length is not changed by that; the next
@@ -256,8 +262,11 @@ impl Store<'_> {
     }
 
     fn mark_dirty(&mut self, number: u64) {
-        if !self.dirty.contains(&number) {
-            self.dirty.push(number);
-        }
+        let Some(file) = self.files.get_mut(&number).filter(|file| file.queued.is_none()) else {
+            return;
+        };
+        file.queued = Some(self.next_dirty);
+        self.dirty.insert(self.next_dirty, number);
+        self.next_dirty += 1;
     }
 }

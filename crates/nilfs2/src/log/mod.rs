@@ -14,10 +14,12 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod block;
 mod construct;
 mod dat;
 mod file;
 mod inodes;
+mod memory;
 mod moving;
 mod palloc;
 mod saved;
@@ -37,6 +39,7 @@ use dat::Dat;
 use file::File;
 use moving::Moving;
 
+pub use block::Block;
 pub use construct::{Kind, Log};
 pub use dat::Disk;
 pub use moving::{Cleaning, DatBlock, Moved};
@@ -78,8 +81,10 @@ pub struct Store<'a> {
     sufile: File,
     ifile: File,
     files: BTreeMap<u64, File>,
-    /// Files with changes, in the order of their first one.
-    dirty: Vec<u64>,
+    /// Files with changes, by the order of their first one ([`File::queued`]).
+    dirty: BTreeMap<u64, u64>,
+    /// The order of the next that has one.
+    next_dirty: u64,
     blocks_to_write: u64,
     inodes_count: u64,
     blocks_count: u64,
@@ -105,7 +110,8 @@ impl<'a> Store<'a> {
             sufile: load(ino::SUFILE, origin.root.sufile)?,
             ifile: load(ino::IFILE, origin.checkpoint.ifile_inode)?,
             files: BTreeMap::new(),
-            dirty: Vec::new(),
+            dirty: BTreeMap::new(),
+            next_dirty: 0,
             blocks_to_write: 0,
             inodes_count: origin.checkpoint.inodes_count.get(),
             blocks_count: origin.checkpoint.blocks_count.get(),

@@ -18,6 +18,7 @@ use crate::disk::palloc::bit;
 use crate::disk::summary::flag;
 use crate::disk::{BlockInfo, DatEntry, FileInfo, index, view_mut, wide};
 
+use super::block::Block;
 use super::construct::{Chosen, Full, Part, Run};
 use super::dat::{Dat, Via};
 use super::{Disk, Kind, Log, Store, palloc};
@@ -34,7 +35,7 @@ pub struct Moved {
     /// Its number.
     pub number: u64,
     /// Its contents.
-    pub bytes: Vec<u8>,
+    pub contents: Block,
 }
 
 /// A block of the DAT, or a node of its map, in a segment that is to be free.
@@ -69,9 +70,9 @@ struct Version {
     ino: u64,
     cno: u64,
     /// By place in the file, and by number.
-    data: Vec<(u64, u64, Vec<u8>)>,
+    data: Vec<(u64, u64, Block)>,
     /// By number.
-    nodes: Vec<(u64, Vec<u8>)>,
+    nodes: Vec<(u64, Block)>,
     /// How many of both are in logs that are closed.
     written: (usize, usize),
 }
@@ -101,8 +102,8 @@ impl Moving {
             });
             let Some(version) = versions.get_mut(at) else { continue };
             match m.offset {
-                Some(offset) => version.data.push((offset, m.number, m.bytes.clone())),
-                None => version.nodes.push((m.number, m.bytes.clone())),
+                Some(offset) => version.data.push((offset, m.number, m.contents.clone())),
+                None => version.nodes.push((m.number, m.contents.clone())),
             }
         }
         for v in &mut versions {
@@ -119,7 +120,7 @@ impl Moving {
     }
 
     /// The blocks of the `n`th version that a log has, as bytes; it is closed.
-    pub fn pass(&mut self, n: usize, part: &Part, payload: &mut Vec<Vec<u8>>) -> FsResult<()> {
+    pub fn pass(&mut self, n: usize, part: &Part, payload: &mut Vec<Block>) -> FsResult<()> {
         let v = self.versions.get_mut(n).ok_or(FsError::Io)?;
         for c in &part.data {
             payload.push(v.data.get(index(c.key)).ok_or(FsError::Io)?.2.clone());
@@ -164,8 +165,8 @@ impl Dat {
             palloc::give(&mut self.file, via, &p, *number)?;
             let (group, within) = p.group_of(*number);
             let map = p.bitmap_block(group);
-            let Some(held) = self.file.block(via, map)? else { continue };
-            let (first, bits) = (within / p.per_block * p.per_block, &held.what);
+            let Some(bits) = self.file.bytes(via, map)? else { continue };
+            let first = within / p.per_block * p.per_block;
             let end = (first + p.per_block).min(p.group_entries);
             let is_empty = (first..end).all(|n| !bit(bits, n));
             let is_all_empty = is_empty && bits.iter().all(|b| *b == 0);
@@ -225,8 +226,7 @@ impl Store<'_> {
             return file.existing_mut(via, block.offset).map(|_| ());
         }
         file.load_node(via, block.block, block.level)?;
-        file.nodes.get_mut(&block.block).ok_or(FsError::Io)?.is_dirty = true;
-        Ok(())
+        file.nodes.dirty(block.block).map(|_| ()).ok_or(FsError::Io)
     }
 
     /// Where a block of the DAT lies, or a node of its map by its first key. `None`: nowhere.

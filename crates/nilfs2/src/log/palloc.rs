@@ -7,6 +7,7 @@ use crate::disk::palloc::{
     bit, clear_bit_from, free_entries, fresh_desc_block, set_bit, set_free_entries,
 };
 
+use super::block::Block;
 use super::dat::Via;
 use super::file::File;
 
@@ -21,19 +22,19 @@ pub(super) fn take(file: &mut File, via: &mut Via<'_>, p: &Palloc, goal: u64) ->
     for i in 0..groups {
         let group = first.wrapping_add(i) % groups;
         let (desc, desc_at) = (p.desc_block(group), p.desc_at(group));
-        if file.block(via, desc)?.is_none() {
-            file.block_mut(via, desc, || fresh_desc_block(bytes))?;
+        if !file.load_block(via, desc)? {
+            file.block_mut(via, desc, || fresh_desc_block(bytes).into())?;
         }
-        let described = file.block(via, desc)?.map_or(0, |h| free_entries(&h.what, desc_at));
+        let described = file.bytes(via, desc)?.map_or(0, |held| free_entries(held, desc_at));
         if described > 0 {
             let map = p.bitmap_block(group);
-            if file.block(via, map)?.is_none() {
-                file.block_mut(via, map, || vec![0; bytes])?;
+            if !file.load_block(via, map)? {
+                file.block_mut(via, map, || Block::zero(bytes))?;
             }
-            let held = file.block(via, map)?.ok_or(FsError::Io)?;
+            let held = file.bytes(via, map)?.ok_or(FsError::Io)?;
             let end = p.group_entries;
-            let after = clear_bit_from(&held.what, from, end);
-            let before = || clear_bit_from(&held.what, 0, from);
+            let after = clear_bit_from(held, from, end);
+            let before = || clear_bit_from(held, 0, from);
             if let Some(n) = after.or_else(before) {
                 set_bit(file.existing_mut(via, map)?, n, true);
                 set_free_entries(file.existing_mut(via, desc)?, desc_at, described - 1);

@@ -40,7 +40,7 @@ impl Store<'_> {
             cpfile: self.cpfile.clone(),
             sufile: self.sufile.clone(),
             ifile: self.ifile.clone(),
-            files: self.dirty.iter().filter_map(file).collect(),
+            files: self.dirty.values().filter_map(file).collect(),
             blocks_count: self.blocks_count,
             place: self.place,
             nongc_ctime: self.nongc_ctime,

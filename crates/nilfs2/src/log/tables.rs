@@ -6,9 +6,12 @@ use wp_base::{FsError, FsResult};
 
 use crate::disk::checkpoint::flag as cp_flag;
 use crate::disk::usage::flag;
-use crate::disk::{Checkpoint, CheckpointHeader, Inode, SegmentUsage, UsageHeader, lo32, view_mut};
+use crate::disk::{
+    Checkpoint, CheckpointHeader, Inode, SegmentUsage, UsageHeader, lo32, view_mut, wide,
+};
 
 use super::Store;
+use super::block::Block;
 use super::dat::Via;
 use super::file::File;
 
@@ -34,7 +37,7 @@ impl Store<'_> {
         let (at, bytes) = (g.sufile.place(segment), g.block_bytes());
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
         if may_make {
-            self.sufile.block_mut(via, at.0, || vec![0; bytes])?;
+            self.sufile.block_mut(via, at.0, || Block::zero(bytes))?;
         }
         within(&mut self.sufile, via, at)
     }
@@ -58,15 +61,15 @@ impl Store<'_> {
         self.segments_free()?;
         let (block, _) = self.disk.g.cpfile.place(self.dat.cno.saturating_sub(1));
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        self.cpfile.block(via, block)?;
+        self.cpfile.load_block(via, block)?;
         self.inode(crate::disk::ino::ROOT).map(|_| ())
     }
 
     /// Free segments, as the head of their file counts them.
     pub fn segments_free(&mut self) -> FsResult<u64> {
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let held = self.sufile.block(via, 0)?.ok_or(FsError::Io)?;
-        let head = crate::disk::view::<UsageHeader>(&held.what, 0).ok_or(FsError::Io)?;
+        let held = self.sufile.bytes(via, 0)?.ok_or(FsError::Io)?;
+        let head = crate::disk::view::<UsageHeader>(held, 0).ok_or(FsError::Io)?;
         Ok(head.ncleansegs.get())
     }
 
@@ -82,8 +85,8 @@ impl Store<'_> {
             let is_clean = {
                 let at = self.disk.g.sufile.place(segment);
                 let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-                let held = self.sufile.block(via, at.0)?;
-                let usage = held.and_then(|h| crate::disk::view::<SegmentUsage>(&h.what, at.1));
+                let held = self.sufile.bytes(via, at.0)?;
+                let usage = held.and_then(|h| crate::disk::view::<SegmentUsage>(h, at.1));
                 usage.is_none_or(SegmentUsage::is_clean)
             };
             if is_clean {
@@ -122,8 +125,8 @@ impl Store<'_> {
     pub fn usage(&mut self, segment: u64) -> FsResult<SegmentUsage> {
         let at = self.disk.g.sufile.place(segment);
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let held = self.sufile.block(via, at.0)?;
-        let usage = held.and_then(|h| crate::disk::view::<SegmentUsage>(&h.what, at.1));
+        let held = self.sufile.bytes(via, at.0)?;
+        let usage = held.and_then(|h| crate::disk::view::<SegmentUsage>(h, at.1));
         let free = SegmentUsage { lastmod: 0.into(), nblocks: 0.into(), flags: 0.into() };
         Ok(usage.copied().unwrap_or(free))
     }
@@ -141,8 +144,8 @@ impl Store<'_> {
         }
         let (block, at) = self.disk.g.cpfile.place(cno);
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let held = self.cpfile.block(via, block)?;
-        let found = held.and_then(|h| crate::disk::view::<Checkpoint>(&h.what, at)).copied();
+        let held = self.cpfile.bytes(via, block)?;
+        let found = held.and_then(|h| crate::disk::view::<Checkpoint>(h, at)).copied();
         Ok(found.filter(Checkpoint::is_valid))
     }
 
@@ -150,8 +153,8 @@ impl Store<'_> {
     /// ascend.
     pub fn snapshots(&mut self) -> FsResult<Vec<u64>> {
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let held = self.cpfile.block(via, 0)?.ok_or(FsError::Io)?;
-        let head = crate::disk::view::<CheckpointHeader>(&held.what, 0).ok_or(FsError::Io)?;
+        let held = self.cpfile.bytes(via, 0)?.ok_or(FsError::Io)?;
+        let head = crate::disk::view::<CheckpointHeader>(held, 0).ok_or(FsError::Io)?;
         let mut out: Vec<u64> = Vec::new();
         let mut next = head.snapshot_list.next.get();
         while next != 0 {
@@ -179,19 +182,23 @@ impl Store<'_> {
             let Some((last, _)) = entries.last().copied() else { break };
             cno = last + 1;
             let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-            let Some(held) = self.cpfile.block(via, block)? else { continue };
-            let mut here = 0;
-            for (_, at) in &entries {
-                let Some(cp) = view_mut::<Checkpoint>(&mut held.what, *at) else { continue };
-                if cp.is_valid() && cp.is_snapshot() {
-                    snapshots += 1;
-                } else if cp.is_valid() {
-                    cp.flags = (cp.flags.get() | cp_flag::INVALID).into();
-                    here += 1;
-                }
-            }
+            let Some(held) = self.cpfile.bytes(via, block)? else { continue };
+            let valid = |at: &usize| {
+                crate::disk::view::<Checkpoint>(held, *at).is_some_and(Checkpoint::is_valid)
+            };
+            let kept = |at: &usize| {
+                crate::disk::view::<Checkpoint>(held, *at).is_some_and(Checkpoint::is_snapshot)
+            };
+            let valid: Vec<usize> = entries.iter().map(|(_, at)| *at).filter(valid).collect();
+            let (stay, go): (Vec<usize>, Vec<usize>) = valid.into_iter().partition(kept);
+            snapshots += wide(stay.len());
+            let here = lo32(wide(go.len()));
             if here == 0 {
                 continue;
+            }
+            for at in go {
+                let cp: &mut Checkpoint = within(&mut self.cpfile, via, (block, at))?;
+                cp.flags = (cp.flags.get() | cp_flag::INVALID).into();
             }
             deleted += u64::from(here);
             let first: &mut Checkpoint = within(&mut self.cpfile, via, (block, 0))?;
@@ -254,13 +261,13 @@ impl Store<'_> {
         let bytes = self.disk.g.block_bytes();
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
         let fresh = || {
-            let mut fresh = vec![0; bytes];
-            for (_, at) in table.in_block(block) {
-                if let Some(cp) = view_mut::<Checkpoint>(&mut fresh, at) {
-                    cp.flags = cp_flag::INVALID.into();
+            Block::made(bytes, |fresh| {
+                for (_, at) in table.in_block(block) {
+                    if let Some(cp) = view_mut::<Checkpoint>(fresh, at) {
+                        cp.flags = cp_flag::INVALID.into();
+                    }
                 }
-            }
-            fresh
+            })
         };
         self.cpfile.block_mut(via, block, fresh)?;
         let cp: &mut Checkpoint = within(&mut self.cpfile, via, (block, at))?;

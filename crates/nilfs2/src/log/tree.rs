@@ -13,7 +13,7 @@ use crate::disk::bmap::{Map, ROOT_CHILDREN};
 use crate::disk::{BlockInfo, Node, index};
 
 use super::dat::Via;
-use super::file::{File, Held, Pointers};
+use super::file::{File, Pointers};
 
 /// A step of a path: the node, `None` for the root, and the place in it.
 #[derive(Clone, Copy, Debug)]
@@ -65,15 +65,15 @@ impl File {
     pub(super) fn node(&mut self, step: Step) -> &mut Node {
         match step.node {
             None => self.root(),
-            Some(p) => &mut self.nodes.get_mut(&p).expect("a node on a path is in memory").what,
+            Some(p) => self.nodes.get_mut(p).expect("a node on a path is in memory"),
         }
     }
 
     pub(super) fn dirty_node(&mut self, step: Step) -> &mut Node {
-        if let Some(held) = step.node.and_then(|p| self.nodes.get_mut(&p)) {
-            held.is_dirty = true;
+        match step.node {
+            None => self.root(),
+            Some(p) => self.nodes.dirty(p).expect("a node on a path is in memory").0,
         }
-        self.node(step)
     }
 
     /// Key and pointer at a path's place on a level.
@@ -84,17 +84,17 @@ impl File {
 
     /// Reads a node, if it is not in memory.
     pub(super) fn load_node(&mut self, via: &mut Via<'_>, pointer: u64, level: u8) -> FsResult<()> {
-        if let Some(held) = self.nodes.get(&pointer) {
-            if held.what.level == level {
+        if let Some(held) = self.nodes.get(pointer) {
+            if held.level == level {
                 return Ok(());
             }
-            let (found, expected) = (held.what.level.into(), level.to_string());
+            let (found, expected) = (held.level.into(), level.to_string());
             return Err(FsError::corrupt("nilfs2 block map", "bn_level", 0, found, expected));
         }
         let place = self.locate(via, pointer)?;
         let block = via.disk.read(place)?;
         let node = Node::load(&block, level, via.disk.g.byte_of(place))?;
-        self.nodes.insert(pointer, Held::clean(node));
+        self.nodes.put_clean(pointer, node);
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl File {
             return Ok(());
         }
         let node = self.take_pointer_at(via, pointer.wrapping_add(1))?;
-        self.nodes.insert(node, Held::fresh(leaf));
+        self.nodes.put_fresh(node, leaf);
         self.map = Map::Tree(Node { level: 2, children: vec![(first, node)] });
         self.count(2, via.disk.g.block_bits);
         Ok(())
@@ -238,12 +238,12 @@ impl File {
             let left = node.children.len();
             if goes_right {
                 right.children.insert(at - left, (key, pointer));
-                self.nodes.insert(new, Held::fresh(right));
+                self.nodes.put_fresh(new, right);
             } else {
-                self.nodes.insert(new, Held::fresh(right));
+                self.nodes.put_fresh(new, right);
                 self.put(&path, level, key, pointer);
             }
-            let first = self.nodes.get(&new).and_then(|h| h.what.children.first().copied());
+            let first = self.nodes.get(new).and_then(|node| node.children.first().copied());
             (key, pointer) = (first.map_or(key, |(k, _)| k), new);
             path[level + 1].at += 1;
             level += 1;
@@ -258,10 +258,10 @@ impl File {
         let root = self.root();
         let child = Node { level: root.level, children: std::mem::take(&mut root.children) };
         root.level += 1;
-        self.nodes.insert(new, Held::fresh(child));
+        self.nodes.put_fresh(new, child);
         let at = path[level].at;
         path[level] = Step { node: Some(new), at };
-        let first = self.nodes.get(&new).and_then(|h| h.what.children.first().copied());
+        let first = self.nodes.get(new).and_then(|node| node.children.first().copied());
         self.root().children.push((first.map_or(key, |(k, _)| k), new));
         path.0.push(Step { node: None, at: 0 });
         self.put(&path, level, key, pointer);
@@ -362,8 +362,8 @@ impl File {
         for above in level + 1..path.top() {
             let step = path[above];
             let pointer = step.node.ok_or(FsError::Io)?;
-            let held = self.nodes.get_mut(&pointer).ok_or(FsError::Io)?;
-            if std::mem::replace(&mut held.is_dirty, true) {
+            let (_, was_dirty) = self.nodes.dirty(pointer).ok_or(FsError::Io)?;
+            if was_dirty {
                 break;
             }
             if self.pointers != Pointers::Physical {
@@ -371,7 +371,7 @@ impl File {
                 let is_passing = self.pointers == Pointers::Passing;
                 let dat = via.dat.as_mut().ok_or(FsError::Io)?;
                 let new = dat.replace(via.disk, pointer, goal, is_passing)?;
-                self.move_node(pointer, new);
+                self.nodes.rename(pointer, new);
                 path[above].node = Some(new);
                 self.point(&path, above + 1, new);
             }
@@ -391,8 +391,8 @@ impl File {
         let is_passing = self.pointers == Pointers::Passing;
         let dat = via.dat.as_mut().ok_or(FsError::Io)?;
         let is_volatile = match level {
-            0 => self.blocks.get(&key).is_some_and(|b| b.is_volatile),
-            _ => self.nodes.get(&old).is_some_and(|n| n.is_volatile),
+            0 => self.blocks.is_volatile(key),
+            _ => self.nodes.is_volatile(old),
         };
         if is_volatile {
             dat.touch(via.disk, old)?;
@@ -400,19 +400,11 @@ impl File {
         }
         let new = dat.replace(via.disk, old, goal, is_passing)?;
         if level > 0 {
-            self.move_node(old, new);
-        } else if let Some(held) = self.blocks.get_mut(&key) {
-            held.is_volatile = true;
+            self.nodes.rename(old, new);
+        } else {
+            self.blocks.set_volatile(key);
         }
         Ok(new)
-    }
-
-    /// Another pointer leads to a node now.
-    fn move_node(&mut self, old: u64, new: u64) {
-        if let Some(mut held) = self.nodes.remove(&old) {
-            held.is_volatile = true;
-            self.nodes.insert(new, held);
-        }
     }
 
     /// Sets the pointer at a path's place on a level. Nothing becomes dirty by that: it is.
@@ -454,7 +446,7 @@ impl File {
             return Ok(BlockInfo { virtual_block: pointer, offset, level: level_number });
         }
         if level > 0 {
-            self.move_node(pointer, block);
+            self.nodes.rename(pointer, block);
         }
         self.point(&path, level + 1, block);
         Ok(BlockInfo { virtual_block: 0, offset: first, level: level_number })
@@ -462,9 +454,7 @@ impl File {
 
     /// Nodes that are to be written, in the order of their pointers: level and first key.
     pub(super) fn wanted_nodes(&self) -> Vec<(usize, u64)> {
-        let wanted = self.nodes.values().filter(|h| h.is_wanted());
-        wanted
-            .map(|h| (usize::from(h.what.level), h.what.children.first().map_or(0, |(k, _)| *k)))
-            .collect()
+        let wanted = self.nodes.wanted(0..=u64::MAX).filter_map(|pointer| self.nodes.get(pointer));
+        wanted.map(|n| (usize::from(n.level), n.children.first().map_or(0, |(k, _)| *k))).collect()
     }
 }
