@@ -194,6 +194,12 @@ impl DentryArea {
 
     /// The slot of a name with this hash. Entries that are wrong are passed over, as Linux does.
     pub fn find(&self, bytes: &[u8], hash: u32, name: &[u8]) -> Option<(u32, DentryEntry)> {
+        // Most areas that are looked at have no entry with this hash.
+        let entries = bytes.get(self.entries_at..self.entry_range(self.slots).start)?;
+        let hash_bytes = hash.to_le_bytes();
+        if !entries.chunks_exact(DentryEntry::BYTES).any(|entry| entry.starts_with(&hash_bytes)) {
+            return None;
+        }
         let mut slot = 0;
         while slot < self.slots {
             let entry = self.entry(bytes, slot).filter(|_| self.is_used(bytes, slot));
@@ -212,6 +218,24 @@ impl DentryArea {
             slot += slots_of(len);
         }
         None
+    }
+
+    /// Longest run of free slots, for what a look-up remembers (`f2fs_find_target_dentry`).
+    pub fn longest_room(&self, bytes: &[u8]) -> u32 {
+        let (mut most, mut run, mut slot) = (0, 0, 0);
+        while slot < self.slots {
+            // Eight slots at once where they are all taken or all free.
+            let eight = bytes.get(index(slot / 8)).copied().filter(|_| slot + 8 <= self.slots);
+            let (is_used, slots) = match (slot % 8, eight) {
+                (0, Some(0xFF)) => (true, 8),
+                (0, Some(0)) => (false, 8),
+                _ => (self.is_used(bytes, slot), 1),
+            };
+            run = if is_used { 0 } else { run + slots };
+            most = most.max(run);
+            slot += slots;
+        }
+        most
     }
 
     /// First run of `slots` free slots. `f2fs_room_for_filename`.
@@ -312,6 +336,27 @@ mod tests {
             assert_eq!(area.find(&bytes, hash, names[1]), None);
             assert_eq!(area.find_room(&bytes, 2), Some(6));
             assert_eq!(area.find_room(&bytes, 1), Some(1));
+        }
+    }
+
+    #[test]
+    fn the_longest_room_is_that_of_a_look_at_each_slot() {
+        for area in [DentryArea::BLOCK, DentryArea::inline(3488), DentryArea::inline(40)] {
+            for seed in 0..200u32 {
+                // Bytes that are full or empty more often than mixed.
+                let byte = |n: u32| match (n * 7 + seed * 13) % 5 {
+                    0 | 1 => 0,
+                    2 | 3 => 0xFF,
+                    _ => (n * 31 + seed * 17) as u8,
+                };
+                let bytes: Vec<u8> = (0..4096).map(byte).collect();
+                let (mut most, mut run) = (0, 0);
+                for slot in 0..area.slots {
+                    run = if area.is_used(&bytes, slot) { 0 } else { run + 1 };
+                    most = most.max(run);
+                }
+                assert_eq!(area.longest_room(&bytes), most, "{} {seed}", area.slots);
+            }
         }
     }
 

@@ -61,16 +61,6 @@ impl Link<'_> {
     }
 }
 
-/// Longest run of free slots, for what a look-up remembers (`f2fs_find_target_dentry`).
-fn longest_room(bytes: &[u8]) -> u32 {
-    let (mut most, mut run) = (0, 0);
-    for slot in 0..DentryArea::BLOCK.slots {
-        run = if DentryArea::BLOCK.is_used(bytes, slot) { 0 } else { run + 1 };
-        most = most.max(run);
-    }
-    most
-}
-
 impl F2fs {
     /// Looks at an area of names in a directory's buffer.
     fn with_names<R>(
@@ -174,7 +164,7 @@ impl F2fs {
                 if let Some((slot, entry)) = found {
                     return Ok(Some(Place { buf, is_inline: false, slot, entry }));
                 }
-                room |= buf.with(longest_room) >= slots_of(name.len());
+                room |= buf.with(|b| DentryArea::BLOCK.longest_room(b)) >= slots_of(name.len());
                 index += 1;
             }
             if room && dir.room.get().0 != wanted {

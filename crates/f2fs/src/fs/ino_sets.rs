@@ -3,10 +3,11 @@
 //! Source: Linux `fs/f2fs/checkpoint.c` (`__add_ino_entry` and its kin).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
 
+use super::arrivals::Arrivals;
 use super::counts::Dirty;
 use super::mount::F2fs;
 use crate::disk::{Checkpoint, OrphanBlock, count};
@@ -32,15 +33,15 @@ pub(crate) struct InoSets {
     /// only.
     unflushed: RefCell<BTreeMap<u32, u8>>,
     /// Orphans in order, which is the order of the list on disk.
-    orphans: RefCell<Vec<u32>>,
+    orphans: RefCell<Arrivals>,
     /// Orphans that there will be for certain (`ino_num` counts them in advance).
     acquired: Cell<u32>,
     /// Most orphans.
     pub max_orphans: Cell<u32>,
     /// Dirty inodes, oldest first (`inode_list[DIRTY_META]`).
-    dirty: RefCell<VecDeque<u32>>,
+    dirty: RefCell<Arrivals>,
     /// Directories with dirty blocks, oldest first (`inode_list[DIR_INODE]`).
-    dirs: RefCell<VecDeque<u32>>,
+    dirs: RefCell<Arrivals>,
 }
 
 impl InoSets {
@@ -69,17 +70,17 @@ impl InoSets {
 
     /// Orphans, in order.
     pub(super) fn orphans(&self) -> Vec<u32> {
-        self.orphans.borrow().clone()
+        self.orphans.borrow().iter().collect()
     }
 
     /// The oldest dirty inode.
     pub(super) fn first_dirty(&self) -> Option<u32> {
-        self.dirty.borrow().front().copied()
+        self.dirty.borrow().first()
     }
 
     /// The directory that became dirty first.
     pub(super) fn first_dir(&self) -> Option<u32> {
-        self.dirs.borrow().front().copied()
+        self.dirs.borrow().first()
     }
 }
 
@@ -122,49 +123,37 @@ impl F2fs {
 
     /// Puts an inode on the list of orphans (`f2fs_add_orphan_inode`).
     pub(crate) fn add_orphan(&self, ino: u32) {
-        let mut orphans = self.inos.orphans.borrow_mut();
-        if !orphans.contains(&ino) {
-            orphans.push(ino);
-        }
+        self.inos.orphans.borrow_mut().insert(ino);
     }
 
     /// Takes it off, if it is there, with its room (`f2fs_remove_orphan_inode`).
     pub(crate) fn remove_orphan(&self, ino: u32) {
-        let mut orphans = self.inos.orphans.borrow_mut();
-        if let Some(at) = orphans.iter().position(|o| *o == ino) {
-            orphans.remove(at);
+        if self.inos.orphans.borrow_mut().remove(ino) {
             self.inos.acquired.set(self.inos.acquired.get().saturating_sub(1));
         }
     }
 
     /// An inode differs from its node block: a checkpoint copies it there (`f2fs_inode_dirtied`).
     pub(crate) fn inode_dirtied(&self, ino: u32) {
-        let mut dirty = self.inos.dirty.borrow_mut();
-        if !dirty.contains(&ino) {
-            dirty.push_back(ino);
+        if self.inos.dirty.borrow_mut().insert(ino) {
             self.counts.dirtied(Dirty::Inodes);
         }
     }
 
     /// It does not any more (`f2fs_inode_synced`).
     pub(crate) fn inode_synced(&self, ino: u32) {
-        let mut dirty = self.inos.dirty.borrow_mut();
-        if let Some(at) = dirty.iter().position(|d| *d == ino) {
-            dirty.remove(at);
+        if self.inos.dirty.borrow_mut().remove(ino) {
             self.counts.cleaned(Dirty::Inodes);
         }
     }
 
     /// A directory has dirty blocks (`f2fs_update_dirty_folio`; the count is the caller's).
     pub(crate) fn dir_dirtied(&self, ino: u32) {
-        let mut dirs = self.inos.dirs.borrow_mut();
-        if !dirs.contains(&ino) {
-            dirs.push_back(ino);
-        }
+        self.inos.dirs.borrow_mut().insert(ino);
     }
 
     /// It has none any more (`f2fs_remove_dirty_inode`).
     pub(crate) fn dir_cleaned(&self, ino: u32) {
-        self.inos.dirs.borrow_mut().retain(|d| *d != ino);
+        self.inos.dirs.borrow_mut().remove(ino);
     }
 }

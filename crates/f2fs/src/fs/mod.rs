@@ -13,6 +13,7 @@
 //! Source:     Linux `fs/f2fs`; behaviour checked against the reference kernels.
 
 mod alloc;
+mod arrivals;
 mod balance;
 mod bitmap;
 mod checkpoint;
