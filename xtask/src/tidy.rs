@@ -5,6 +5,7 @@
 //! of language in `prose.rs`; here are the lengths, and how a rule meets a file.
 
 mod prose;
+mod ratchet;
 mod rules;
 mod wrap;
 
@@ -12,16 +13,13 @@ use std::collections::BTreeMap;
 
 use crate::repo::{self, TextFile};
 use crate::scan;
+use ratchet::Long;
 use rules::{BANNED_PLACES, BANNED_WORDS, Ban, DETERMINISM, Reach};
 
 /// Characters in a line of Rust; rustfmt wraps code there, but neither comments nor literals.
 /// A string literal at least this long excuses its line.
 const LITERAL_CHARACTERS_MIN: usize = 40;
 const LINE_CHARACTERS_MAX: usize = 100;
-/// Lines of a file besides its tests: more is an error.
-const FILE_LINES_MAX: usize = 1000;
-/// Lines of a file besides its tests: more is worth a thought.
-const FILE_LINES_GOOD: usize = 600;
 /// Lines of a crate's `lib.rs`: a tour and a list of modules, not code.
 const LIB_LINES_MAX: usize = 150;
 /// `#[expect(clippy::disallowed_…, reason = "…")]` lifts a determinism rule for this many lines.
@@ -34,7 +32,7 @@ const DISALLOWED: &str = "clippy::disallowed_";
 #[derive(Debug, Default)]
 struct Findings {
     errors: Vec<String>,
-    warnings: Vec<String>,
+    long: Long,
 }
 
 /// Checks every text file of the workspace and prints the findings; `fix` wraps comments first.
@@ -49,13 +47,22 @@ pub fn run(fix: bool) -> Result<bool, String> {
             file.text = wrapped;
         }
     }
-    report(&files, &check(&files))
+    let findings = check(&files);
+    let lowered = ratchet::lowered(&findings.long, &listed(&files)?);
+    if let Some(text) = lowered.filter(|_| fix) {
+        std::fs::write(root.join(ratchet::LIST), text)
+            .map_err(|e| format!("{}: {e}", ratchet::LIST))?;
+    }
+    report(&files, &findings)
+}
+
+/// What was long before. Errors: a list that cannot be read.
+fn listed(files: &[TextFile]) -> Result<Long, String> {
+    let list = files.iter().find(|file| file.path == ratchet::LIST);
+    ratchet::parse(list.map_or("", |file| &file.text))
 }
 
 fn report(files: &[TextFile], findings: &Findings) -> Result<bool, String> {
-    for warning in &findings.warnings {
-        println!("warning: {warning}");
-    }
     for error in &findings.errors {
         eprintln!("error: {error}");
     }
@@ -77,6 +84,10 @@ fn check(files: &[TextFile]) -> Findings {
         if let Some(folder) = file.path.strip_suffix("tests/all.rs") {
             check_tests(files, folder, &file.text, &mut findings);
         }
+    }
+    match listed(files) {
+        Ok(listed) => findings.errors.extend(ratchet::refusals(&findings.long, &listed)),
+        Err(e) => findings.errors.push(e),
     }
     findings
 }
@@ -146,7 +157,8 @@ fn check_rust(file: &TextFile, layer: i64, findings: &mut Findings) {
     if is_test_path(&file.path) {
         is_test.fill(true);
     }
-    check_lengths(file, &is_test, findings);
+    check_lengths(file, findings);
+    findings.long.extend(ratchet::long_ones(&file.path, &code, &is_test));
     prose::check_rust(file, &code, findings);
     for (number, line) in numbered(&file.text) {
         for ban in BANNED_WORDS {
@@ -188,7 +200,7 @@ fn literal_characters(line: &str) -> usize {
     line.split('"').skip(1).step_by(2).map(|part| part.chars().count()).max().unwrap_or(0)
 }
 
-fn check_lengths(file: &TextFile, is_test: &[bool], findings: &mut Findings) {
+fn check_lengths(file: &TextFile, findings: &mut Findings) {
     for (number, line) in numbered(&file.text) {
         let length = line.chars().count();
         if length > LINE_CHARACTERS_MAX && literal_characters(line) < LITERAL_CHARACTERS_MIN {
@@ -203,18 +215,6 @@ fn check_lengths(file: &TextFile, is_test: &[bool], findings: &mut Findings) {
     if file.path.ends_with("src/lib.rs") && all > LIB_LINES_MAX {
         findings.errors.push(format!(
             "{}:1: {all} lines: a lib.rs has at most {LIB_LINES_MAX}; move code to a module",
-            file.path
-        ));
-    }
-    let own = is_test.iter().filter(|&&test| !test).count();
-    if own > FILE_LINES_MAX {
-        findings.errors.push(format!(
-            "{}:1: {own} lines without tests: at most {FILE_LINES_MAX}; split by job",
-            file.path
-        ));
-    } else if own > FILE_LINES_GOOD {
-        findings.warnings.push(format!(
-            "{}:1: {own} lines without tests; {FILE_LINES_GOOD} is the aim",
             file.path
         ));
     }

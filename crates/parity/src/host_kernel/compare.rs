@@ -13,7 +13,7 @@ use super::kernel::{Found, Theirs};
 const REPORTED: &str = "reported ";
 
 /// Seconds since 1970 (late in 2023) that no host's clock is before, and no program sets.
-const MOUNTED_FROM: i64 = 1_700_000_000;
+pub const MOUNTED_FROM: i64 = 1_700_000_000;
 
 /// The time of every mount of ours: power-on.
 const OUR_MOUNT: TimeSpec = TimeSpec { secs: wp_machine::EPOCH_SECS, nanos: 0 };

@@ -27,7 +27,7 @@ use wp_machine::registry;
 use wp_medium::{Medium, MediumView, Overlay, Sound};
 use wp_vfs::Options;
 
-pub use self::compare::difference;
+pub use self::compare::{MOUNTED_FROM, difference};
 pub use self::kernel::{Found, HostKernel, Spent, Theirs, release};
 
 /// How an image is written.

@@ -22,11 +22,11 @@ use wp_campaign::{Bench, Campaign, Cut, Played, Source, Space, play_on};
 use wp_crash::{Case, Explorer, FsSubject, History, Kept, Outcome, Plan, Profile, Survivor};
 use wp_machine::registry;
 use wp_medium::{Medium, Sound};
-use wp_vfs::Options;
+use wp_vfs::{Options, TimeSpec};
 use wp_workload::program::{Interleavings, Program, Step};
 
 use self::guest::{Mounter, Task, image};
-use crate::host_kernel::{Found, HostKernel, Theirs, difference, release};
+use crate::host_kernel::{Found, HostKernel, MOUNTED_FROM, Theirs, difference, release};
 use crate::vtime::Config;
 
 /// Bytes of a block.
@@ -366,7 +366,10 @@ impl<'a> Comparing<'a> {
         };
         for (tree, theirs) in waiting.iter().zip(theirs) {
             let what = match tree.is_own() {
-                true => difference(&nameless(&tree.ours), &nameless_there(theirs.clone()), BLOCK),
+                true => {
+                    let (ours, theirs) = of_own_run(&tree.ours, theirs.clone());
+                    difference(&ours, &theirs, BLOCK)
+                }
                 false => difference(&tree.ours, &theirs, BLOCK),
             };
             let row = &mut self.out.rows[tree.row];
@@ -455,19 +458,26 @@ fn runs_there(program: &Program) -> bool {
     !program.has_faults() && !program.has_threads()
 }
 
-/// A tree without inode numbers: they begin elsewhere in what the real mkfs makes.
-fn nameless(ours: &Outcome) -> Outcome {
-    let file = |f: &Rc<Survivor>| Rc::new(Survivor { ino: 0, ..Survivor::clone(f) });
-    Outcome { files: ours.files.iter().map(file).collect(), ..ours.clone() }
-}
-
-fn nameless_there(mut theirs: Theirs) -> Theirs {
-    if let Theirs::Files(files) = &mut theirs {
-        for file in files.values_mut() {
-            if let Found::File(file) = file {
-                file.ino = 0;
-            }
+/// Both trees of a program's own run without what only a run decides: inode numbers, which begin
+/// elsewhere in what the real mkfs makes, and times that are the guest's clock, not the program's.
+fn of_own_run(ours: &Outcome, mut theirs: Theirs) -> (Outcome, Theirs) {
+    let mut ours = ours.clone();
+    let Theirs::Files(files) = &mut theirs else { return (ours, theirs) };
+    let mut by_clock = BTreeSet::new();
+    for (path, found) in files {
+        let Found::File(file) = found else { continue };
+        file.ino = 0;
+        if let Some(stat) = file.stat.as_mut().filter(|s| s.mtime.secs >= MOUNTED_FROM) {
+            stat.mtime = TimeSpec::default();
+            by_clock.insert(path.clone());
         }
     }
-    theirs
+    for file in &mut ours.files {
+        let mut plain = Survivor { ino: 0, ..Survivor::clone(file) };
+        if let Some(stat) = plain.stat.as_mut().filter(|_| by_clock.contains(&file.path)) {
+            stat.mtime = TimeSpec::default();
+        }
+        *file = Rc::new(plain);
+    }
+    (ours, theirs)
 }
