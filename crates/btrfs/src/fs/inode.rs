@@ -1,7 +1,7 @@
 //! Inodes in memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use wp_base::{FsError, FsResult, Ino};
@@ -45,6 +45,8 @@ pub(super) struct Inode {
     pub users: Cell<u32>,
     /// Bytes of the file that were written and have no place yet.
     pub delalloc: RefCell<Runs>,
+    /// Blocks under writeback: who waits for them does not look at all that are cached.
+    pub writing: RefCell<BTreeSet<u64>>,
     /// Items promised for them.
     pub items_held: Cell<u64>,
     /// Extents on their way, by first byte of the file.
@@ -221,6 +223,7 @@ impl Btrfs {
             linkable: Cell::new(false),
             users: Cell::new(0),
             delalloc: RefCell::default(),
+            writing: RefCell::default(),
             items_held: Cell::new(0),
             ordered: RefCell::default(),
             ordered_done: WaitQueue::new(rt, "btrfs ordered extent"),

@@ -230,10 +230,16 @@ impl Btrfs {
         inode: &Inode,
         (first, last): (u64, u64),
     ) -> FsResult<()> {
-        if inode.map.under_writeback() > 0 {
-            for b in inode.map.range(first, last.saturating_add(1)) {
+        let next = |from: u64| {
+            let writing = inode.writing.borrow();
+            if from <= last { writing.range(from..=last).next().copied() } else { None }
+        };
+        let mut at = next(first);
+        while let Some(block) = at {
+            if let Some(b) = inode.map.peek(block) {
                 b.wait_clear(BufFlag::Writeback).await;
             }
+            at = next(block + 1);
         }
         if inode.map.has_error() { Err(FsError::Io) } else { Ok(()) }
     }

@@ -280,6 +280,7 @@ impl Btrfs {
         let (fs, inode, bytes) = (self.me.clone(), inode.clone(), crate::disk::wide(bufs.len()));
         let end = move |failed: bool| {
             for b in &bufs {
+                inode.writing.borrow_mut().remove(&b.block());
                 inode.map.end_writeback(b, failed);
             }
             if let Some(fs) = fs.upgrade() {
@@ -346,6 +347,7 @@ impl Btrfs {
             return;
         }
         inode.map.begin_writeback(b);
+        inode.writing.borrow_mut().insert(b.block());
         b.clear(BufFlag::Mapped);
         if inode.has_sums() {
             self.sum_block(&o, o.address(at), b);
