@@ -359,7 +359,8 @@ impl Btrfs {
     fn sum_block(&self, o: &Ordered, address: u64, b: &Buffer) {
         let kind = self.core.borrow().common().csum;
         let mut sum = Vec::with_capacity(8);
-        // Not `Buffer::with`: zeroes and patterns would be held from then on, here and on the medium.
+        // Not `Buffer::with`: zeroes and patterns would be held from then on, here and on the
+        // medium.
         let contents = b.snapshot();
         match contents.held() {
             Some(bytes) => kind.push(bytes, &mut sum),
