@@ -347,7 +347,7 @@ mod tests {
                 let byte = |n: u32| match (n * 7 + seed * 13) % 5 {
                     0 | 1 => 0,
                     2 | 3 => 0xFF,
-                    _ => (n * 31 + seed * 17) as u8,
+                    _ => (n * 31 + seed * 17).to_le_bytes()[0],
                 };
                 let bytes: Vec<u8> = (0..4096).map(byte).collect();
                 let (mut most, mut run) = (0, 0);
