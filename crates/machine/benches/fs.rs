@@ -2,9 +2,6 @@
 //! cache, block layer and SSD model, contents kept. An operation is what a row says before its
 //! semicolon; what follows that is counted in the time and not as operations.
 //!
-//! The last rows are F2FS's roll-forward alone, without and with the check of order-preserving
-//! recovery, in nodes of the chain.
-//!
 //! `cargo bench -p wp-machine --bench fs [-- --json] [--fs f2fs] [--elevator mq-deadline] [--only
 //! overwrite] [--times 2]`. Of F2FS with mq-deadline: its eras have no cfq.
 //! Preset `ssd-128`, no modelled CPU costs, nothing recorded. The bar is 300,000 a CPU-second.
@@ -235,10 +232,7 @@ fn main() {
         }
         let default = if entry.name == "f2fs" { "mq-deadline" } else { "cfq" };
         let elevator = chosen.map_or(default, String::as_str);
-        let mut rows = calls(On { fs: entry, elevator }, &wanted);
-        if entry.name == "f2fs" {
-            rows.extend(roll_forward(&wanted));
-        }
+        let rows = calls(On { fs: entry, elevator }, &wanted);
         fields.extend(rows.iter().map(|r| format!("\"{}_{}_per_s\": {:.0}", entry.name, r.0, r.2)));
         if !json && !rows.is_empty() {
             let name = entry.name;
@@ -287,29 +281,4 @@ fn calls(on: On<'_>, wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     ];
     let wanted = all.into_iter().filter(|(key, _, _)| wanted(key));
     wanted.map(|(key, what, run)| (key, what, best(run))).collect()
-}
-
-/// Nodes of the chain.
-const NODES: u64 = 10_000;
-
-/// Roll-forward of what varmail leaves on a zoned drive.
-fn roll_forward(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
-    if !wanted("roll_forward") && !wanted("roll_forward_oprw") {
-        return Vec::new();
-    }
-    let chain = wp_papers::f2fs_oprw::chain(1, NODES).expect("varmail runs");
-    let nodes = |oprw: bool| {
-        best(&|| {
-            let begin = cpu_ns();
-            let nodes = chain.recover(oprw).expect("it recovers");
-            assert!(u64::from(nodes).abs_diff(NODES) <= 2, "{nodes} nodes");
-            f64::from(nodes) * 1e9 / (cpu_ns() - begin) as f64
-        })
-    };
-    let all = [
-        ("roll_forward", "roll-forward after varmail (a node of 10,000)", false),
-        ("roll_forward_oprw", "the same with the check of write pointers", true),
-    ];
-    let wanted = all.into_iter().filter(|(key, _, _)| wanted(key));
-    wanted.map(|(key, what, oprw)| (key, what, nodes(oprw))).collect()
 }
