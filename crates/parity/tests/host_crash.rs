@@ -53,3 +53,49 @@ fn the_host_kernel_recovers_a_sample_of_crash_states_as_we_do() {
     assert_eq!(total.again_equal, total.again);
     assert!(total.states > 80 && total.again > 20 && total.checked > 15, "{total:?}");
 }
+
+/// Somebody's new mount namespace has a copy of each mount, and keeps the device and what the
+/// kernel remembers of it: the next state was taken for the one before.
+#[test]
+fn a_mount_namespace_that_somebody_makes_changes_no_state() {
+    let check = "a_mount_namespace_that_somebody_makes_changes_no_state";
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path().join("images");
+    if let Some(why) = cannot(&dir) {
+        skipped(check, &format!("this host cannot mount crash states: {why}"));
+        return;
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::fs::create_dir(&dir).expect("made");
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            let mut made = 0u32;
+            while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                // Shorter, and longer, than what is waited for.
+                let alive = if made % 4 == 3 { "1" } else { "0.1" };
+                let mut unshare = std::process::Command::new("unshare");
+                let done = unshare.args(["--mount", "sleep", alive]).status();
+                made += u32::from(done.is_ok_and(|s| s.success()));
+            }
+            made
+        });
+        let ask = Ask {
+            all_calls: false,
+            states: 400,
+            seed: 3,
+            first: 0,
+            programs: 40,
+            calls: 12,
+            each: 10,
+            fsck: 4,
+            dir: dir.clone(),
+        };
+        let found = agree(&ask, 1, &|_| true);
+        // Before anything can fail: the other thread ends only then.
+        stop.store(true, std::sync::atomic::Ordering::SeqCst);
+        let found = found.expect("this host can");
+        assert!(busy.join().expect("no panic") > 0, "no namespace was made");
+        assert_eq!(found.different, []);
+        assert!(found.total().states >= 200, "{:?}", found.total());
+    });
+}

@@ -1,9 +1,10 @@
 //! The kernel of this host as something that recovers states: it mounts an image through a loop
 //! device, every file is read, it unmounts.
 //!
-//! Invariants: 1. the loop device stays attached to one file; what the block layer remembers of it
-//!                goes with the last user at unmount, so that the file can be written anew between
-//!                two mounts;
+//! Invariants: 1. what the block layer remembers of the loop device goes with its last user at
+//!                unmount, so that the file can be written anew between two mounts. A mount
+//!                namespace that somebody makes meanwhile has a copy of the mount and is such a
+//!                user: the state is mounted again, on another device;
 //!             2. nothing stays mounted or attached, whatever happens.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use wp_base::SECTOR_BYTES;
@@ -27,6 +28,8 @@ use wp_vfs::{DeviceNumber, FileFlags, FileType, Stat, TimeSpec};
 
 /// Bytes read or written at a time.
 const CHUNK: u64 = 256 << 10;
+/// Loop devices that are tried for one state.
+const DEVICES: u32 = 3;
 /// What mount(2) answers to what is on the disk, and to nothing else.
 const REFUSALS: [Errno; 6] =
     [Errno::INVAL, Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::OPNOTSUPP, Errno::ROFS];
@@ -212,6 +215,38 @@ impl HostKernel {
         options: &str,
         block: u32,
     ) -> Result<Theirs, String> {
+        for _ in 0..DEVICES {
+            let found = self.recover_once(medium, options, block)?;
+            if is_released(&self.device) {
+                return Ok(found);
+            }
+            self.renew()?;
+        }
+        Err(format!("{}: another mount namespace keeps what was unmounted", self.device))
+    }
+
+    /// Another file and loop device in place of one that somebody keeps.
+    fn renew(&mut self) -> Result<(), String> {
+        let host = |e: io::Error| text(&self.dir.shown(), e);
+        let path = self.image();
+        fs::remove_file(&path).map_err(host)?;
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(host)?;
+        let bytes = self.image.bytes.len() as u64;
+        file.set_len(bytes).map_err(host)?;
+        let (device, attached) = hold(|| attach(&path)).map_err(|e| text("losetup", e))?;
+        self.image = Image::new(file, bytes);
+        (self.device, self._attached) = (device, attached);
+        Ok(())
+    }
+
+    /// See [`HostKernel::recover`].
+    fn recover_once(
+        &mut self,
+        medium: &Medium,
+        options: &str,
+        block: u32,
+    ) -> Result<Theirs, String> {
         let HostKernel { image, spent, at, device, fs, .. } = self;
         let fs = *fs;
         timed(&mut spent.write, || image.write(medium)).map_err(|e| text("image", e))?;
@@ -219,7 +254,7 @@ impl HostKernel {
         let data = std::ffi::CString::new(options).map_err(|e| text("options", e))?;
         let flags = MountFlags::NOATIME;
         let done = timed(&mut spent.mount, || {
-            pass(|| mount(device.as_str(), at.as_path(), fs, flags, data.as_c_str()))
+            pass(|| soon(|| mount(device.as_str(), at.as_path(), fs, flags, data.as_c_str())))
         });
         match done {
             Ok(()) => {}
@@ -228,7 +263,8 @@ impl HostKernel {
         }
         let mut files = BTreeMap::new();
         timed(&mut spent.read, || walk(at, "", block, &mut files));
-        timed(&mut spent.unmount, || unmount_soon(at)).map_err(|e| text("umount", e))?;
+        timed(&mut spent.unmount, || soon(|| unmount(at.as_path(), UnmountFlags::empty())))
+            .map_err(|e| text("umount", e))?;
         Ok(Theirs::Files(files))
     }
 
@@ -240,6 +276,20 @@ impl HostKernel {
         let out = out.map_err(|e| text("e2fsck", e))?;
         Ok((!out.status.success()).then(|| String::from_utf8_lossy(&out.stdout).into_owned()))
     }
+}
+
+/// Has nobody the device any more, a mount in another namespace either? What has it for a moment
+/// is waited for.
+fn is_released(device: &str) -> bool {
+    const TRIES: u32 = 500;
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    for _ in 0..TRIES {
+        match rustix::fs::open(device, flags, Mode::empty()) {
+            Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// A loop device for a file, which the interrupt of a terminal does not keep from being made.
@@ -255,15 +305,15 @@ fn attach(image: &Path) -> io::Result<(String, Leftover)> {
 
 /// A program that another thread starts has every descriptor of ours until its `execve`: what is
 /// busy now is not for long.
-fn unmount_soon(at: &Path) -> Result<(), Errno> {
+fn soon(mut f: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
     const TRIES: u32 = 2000;
     for _ in 0..TRIES {
-        match unmount(at, UnmountFlags::empty()) {
+        match f() {
             Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
             done => return done,
         }
     }
-    Err(Errno::BUSY)
+    f()
 }
 
 fn errno(e: Errno) -> String {
