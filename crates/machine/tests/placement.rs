@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use wp_base::{FsResult, Rng, Sector, Span};
@@ -21,6 +20,7 @@ use wp_machine::registry;
 use wp_machine::testing::skipped;
 use wp_machine::{Machine, MachineSpec};
 use wp_medium::{Medium, Slice};
+use wp_testkit::twin::{tool, unmount};
 use wp_vfs::{Fd, OpenFlags, Options, Vfs};
 
 const KIB: u64 = 1 << 10;
@@ -256,13 +256,6 @@ const CLASSES: &[Class] = &[
 /// answers, after which unwritten extents are converted and merge.
 const TIMED_NODES: &[&str] = &["sequential, 1 KiB blocks"];
 
-fn tool(name: &str, args: &[&str]) -> Option<(bool, String)> {
-    let out = Command::new(name).args(args).output().ok()?;
-    let text =
-        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    Some((out.status.success(), text))
-}
-
 /// Ends in `errno` where a call fails.
 fn theirs(root: &Path, ops: &[Op]) -> Vec<Result<u64, i32>> {
     let mut open: BTreeMap<&str, File> = BTreeMap::new();
@@ -389,16 +382,6 @@ fn host_version() -> Option<(u32, u32)> {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     let mut parts = text.split('.').map(|p| p.parse().ok());
     Some((parts.next()??, parts.next()??))
-}
-
-fn unmount(at: &str) {
-    for _ in 0..500 {
-        if tool("umount", &[at]).expect("umount exists").0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{at} cannot be unmounted");
 }
 
 /// Stays on the first CPU: small files share a space by CPU.

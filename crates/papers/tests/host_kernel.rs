@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use wp_base::event::{BlockAction, Class, Event};
 use wp_base::{Rng, Sector, Time};
@@ -17,17 +16,11 @@ use wp_machine::testing::skipped;
 use wp_machine::{Machine, MachineSpec};
 use wp_medium::{Medium, Slice};
 use wp_papers::ext4_fsync::{self, RunPlan};
+use wp_testkit::twin::{tool, unmount};
 use wp_vfs::{FileType, OpenFlags, Options, Vfs};
 
 /// Path to (size, hash of the bytes), directories with size 0 and no hash.
 type Tree = BTreeMap<String, (u64, String)>;
-
-fn tool(name: &str, args: &[&str]) -> Option<(bool, String)> {
-    let out = Command::new(name).args(args).output().ok()?;
-    let text =
-        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    Some((out.status.success(), text))
-}
 
 /// An image that the host's kernel has mounted, through a loop device that goes with it.
 struct Mounted<'a> {
@@ -47,19 +40,7 @@ impl<'a> Mounted<'a> {
     /// Panics if it cannot be: what was written is not all in the image then, and the mount would
     /// stay behind.
     fn unmount(mut self) {
-        let at = self.at.expect("it is unmounted once");
-        let mut said = String::new();
-        // A child of another test that has not become its program yet may hold a file of ours open
-        // for a moment.
-        let done = (0..500).any(|_| {
-            let (ok, text) = tool("umount", &[at]).expect("umount stands beside mount");
-            said = text;
-            if !ok {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
-            ok
-        });
-        assert!(done, "umount {at}: {said}");
+        unmount(self.at.expect("it is unmounted once"));
         self.at = None;
     }
 }
