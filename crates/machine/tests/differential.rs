@@ -11,9 +11,10 @@ use wp_machine::results::{events_to_ndjson, sha256};
 use wp_machine::testing::skipped;
 use wp_machine::{Machine, MachineSpec};
 use wp_medium::{Medium, Slice};
+use wp_testkit::host::{tool, unmount};
 use wp_testkit::twin::{
     Call, HostXattrs, Tree, call, call_or_xattr, errno_name, host_tree, name, our_tree, ours,
-    theirs, tool, unmount, wide_call,
+    theirs, wide_call,
 };
 use wp_vfs::{OpenFlags, Options, Reserve, Vfs};
 

@@ -20,7 +20,7 @@ use wp_machine::registry;
 use wp_machine::testing::skipped;
 use wp_machine::{Machine, MachineSpec};
 use wp_medium::{Medium, Slice};
-use wp_testkit::twin::{tool, unmount};
+use wp_testkit::host::{tool, unmount};
 use wp_vfs::{Fd, OpenFlags, Options, Vfs};
 
 const KIB: u64 = 1 << 10;

@@ -16,7 +16,7 @@ use wp_machine::testing::skipped;
 use wp_machine::{Machine, MachineSpec};
 use wp_medium::{Medium, Slice};
 use wp_papers::ext4_fsync::{self, RunPlan};
-use wp_testkit::twin::{tool, unmount};
+use wp_testkit::host::{tool, unmount};
 use wp_vfs::{FileType, OpenFlags, Options, Vfs};
 
 /// Path to (size, hash of the bytes), directories with size 0 and no hash.

@@ -18,9 +18,10 @@ use wp_machine::{Machine, MachineSpec};
 use wp_medium::Medium;
 use wp_vfs::{OpenFlags, Options, Vfs};
 
+use crate::host::{tool, unmount};
 use crate::twin::{
-    Call, HostXattrs, Tree, call_or_xattr, host_tree, name, our_tree, ours, share, subvolume, tool,
-    unmount, wide_call,
+    Call, HostXattrs, Tree, call_or_xattr, host_tree, name, our_tree, ours, share, subvolume,
+    wide_call,
 };
 
 /// Bytes of an image.
