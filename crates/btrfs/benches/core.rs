@@ -11,10 +11,11 @@ use wp_base::Sector;
 use wp_btrfs::core::{Core, Disk};
 use wp_btrfs::disk::file_extent::{FileExtentItem, extent_type};
 use wp_btrfs::disk::inode::mode;
-use wp_btrfs::disk::{FileKind, InodeItem, Key, id, kind};
+use wp_btrfs::disk::{InodeItem, Key, id, kind};
 use wp_btrfs::mkfs::{MkfsOptions, mkfs};
 use wp_btrfs::trans::Plan;
 use wp_medium::{Medium, MediumView};
+use wp_vfs::FileType;
 
 /// How often each case is repeated; the best run counts, the others met a busy machine.
 const RUNS: u32 = 7;
@@ -31,7 +32,7 @@ fn create(core: &mut Core<'_>) {
     core.insert_inode(TREE, ino, &inode).expect("new");
     let name = format!("name {ino}");
     let to = Key::new(ino, kind::INODE_ITEM, 0);
-    core.add_name(TREE, ROOT, ino, name.as_bytes(), to, FileKind::File).expect("new");
+    core.add_name(TREE, ROOT, ino, name.as_bytes(), to, FileType::File.entry()).expect("new");
     core.add_ref(TREE, ino, ROOT, ino, name.as_bytes()).expect("new");
     let (place, bytes) = core.alloc_data(4096, 4096, 0).expect("room");
     let item = FileExtentItem::new(extent_type::REGULAR, 9, (place, bytes), 0, bytes);

@@ -6,7 +6,7 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Mountable,
+    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection, Mountable,
     Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 
@@ -14,7 +14,7 @@ use crate::check::{self, CheckOptions};
 use crate::disk::{CsumKind, SuperBlock};
 use crate::era::{Era, POLICIES};
 use crate::fs::{Btrfs, Mend, MountOptions, Mounted, OldLog, Subvolume};
-use crate::image::{self, InspectOptions, kind_name};
+use crate::image::{self, InspectOptions};
 use crate::mkfs::{MkfsOptions, mkfs};
 use crate::replay::{self, OldReplay, Overgrown, RecoverOptions};
 
@@ -220,10 +220,6 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         Ok(found) => found,
         Err(e) => return Inspection::not_mountable(e),
     };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let xattrs = |all: &[(Vec<u8>, Vec<u8>)]| {
-        all.iter().map(|(name, value)| (text(name), value.escape_ascii().to_string())).collect()
-    };
     // Most that cannot be read of a tree is missed by a file too.
     let is_new = |e: &&FsError| found.findings.iter().all(|f| f.error != **e);
     let mountable = match &found.mountable {
@@ -234,27 +230,10 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         mountable,
         recovered: found.recovery.is_needed,
         findings: found.refused.iter().filter(is_new).map(ToString::to_string).collect(),
-        files: found
-            .files
-            .iter()
-            .map(|f| ListedFile {
-                path: text(&f.path),
-                kind: kind_name(f.kind),
-                ino: f.ino,
-                mode: f.mode,
-                nlink: f.nlink,
-                uid: f.uid,
-                gid: f.gid,
-                size: f.size,
-                sha256: f.sha256.map(|d| d.to_string()),
-                target: f.target.as_deref().map(text),
-                xattrs: xattrs(&f.xattrs),
-            })
-            .collect(),
+        files: found.files.iter().map(FileInfo::listed).collect(),
         ..Inspection::default()
     };
-    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
-    Ok(listed.with_errors(errors))
+    Ok(listed.with_misread(&found.findings))
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {

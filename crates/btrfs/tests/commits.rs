@@ -14,8 +14,9 @@ use wp_btrfs::disk::chunk::group;
 use wp_btrfs::disk::file_extent::{FileExtentItem, extent_type};
 use wp_btrfs::disk::inode::{mode, ref_bytes};
 use wp_btrfs::disk::misc::csum_key;
-use wp_btrfs::disk::{FileKind, InodeItem, Key, dir, id, kind};
+use wp_btrfs::disk::{InodeItem, Key, dir, id, kind};
 use wp_btrfs::refs::DataRef;
+use wp_vfs::FileType;
 use zerocopy::IntoBytes;
 
 const MIB: u64 = 1 << 20;
@@ -26,7 +27,7 @@ fn make_file(core: &mut Core<'_>, file: &File, ino: u64, extents: &[u64]) -> Vec
     let name = format!("file-{ino}");
     let location = Key::new(ino, kind::INODE_ITEM, 0);
     let transid = core.transid() + u64::from(!core.is_running());
-    let entry = dir::entry_bytes(location, transid, FileKind::File, name.as_bytes(), b"");
+    let entry = dir::entry_bytes(location, transid, FileType::File.entry(), name.as_bytes(), b"");
     let index = ino - 255;
     let hash = dir::name_hash(name.as_bytes());
     let mut refs = Vec::new();
@@ -277,7 +278,8 @@ fn share(core: &mut Core<'_>, ino: u64, r: &DataRef, parts: u64) -> Vec<DataRef>
     core.insert_inode(id::FS_TREE, ino, &inode).expect("new");
     core.add_ref(id::FS_TREE, ino, ROOT, ino - 255, name.as_bytes()).expect("new");
     let name = name.as_bytes();
-    core.add_name(id::FS_TREE, ROOT, ino - 255, name, location, FileKind::File).expect("new");
+    core.add_name(id::FS_TREE, ROOT, ino - 255, name, location, FileType::File.entry())
+        .expect("new");
     grow_root(core, 2 * name.len() as i64);
     let transid = core.transid();
     (0..parts)

@@ -6,11 +6,12 @@ use wp_base::{FsResult, Rng, Sector};
 use wp_btrfs::core::{Core, Disk};
 use wp_btrfs::disk::file_extent::{FileExtentItem, extent_type};
 use wp_btrfs::disk::inode::mode;
-use wp_btrfs::disk::{CsumKind, FileKind, InodeItem, Key, SuperBlock, id, kind};
+use wp_btrfs::disk::{CsumKind, InodeItem, Key, SuperBlock, id, kind};
 use wp_btrfs::items::Set;
 use wp_btrfs::mkfs::{MkfsOptions, mkfs};
 use wp_btrfs::trans::Plan;
 use wp_medium::{Medium, MediumView};
+use wp_vfs::FileType;
 
 const TREE: u64 = id::FS_TREE;
 const ROOT: u64 = 256;
@@ -36,7 +37,7 @@ fn create(core: &mut Core<'_>, rng: &mut Rng) -> FsResult<u64> {
     let name = format!("name {ino}");
     let index = core.next_index(TREE, ROOT)?;
     let to = Key::new(ino, kind::INODE_ITEM, 0);
-    core.add_name(TREE, ROOT, index, name.as_bytes(), to, FileKind::File)?;
+    core.add_name(TREE, ROOT, index, name.as_bytes(), to, FileType::File.entry())?;
     core.add_ref(TREE, ino, ROOT, index, name.as_bytes())?;
     core.set_xattr(TREE, ino, b"user.some", &[7; 50], Set::Any)?;
     for n in 0..rng.below(4) {

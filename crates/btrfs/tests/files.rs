@@ -13,8 +13,9 @@ use wp_base::Rng;
 use wp_btrfs::core::Core;
 use wp_btrfs::disk::file_extent::{FileExtentItem, extent_type};
 use wp_btrfs::disk::inode::mode;
-use wp_btrfs::disk::{FileKind, InodeItem, Key, id, kind};
+use wp_btrfs::disk::{InodeItem, Key, id, kind};
 use wp_btrfs::items::Extent;
+use wp_vfs::FileType;
 
 const MIB: u64 = 1 << 20;
 const TREE: u64 = id::FS_TREE;
@@ -79,7 +80,7 @@ impl World<'_> {
     fn add_name(&mut self, ino: u64, name: &[u8]) {
         let index = self.core.next_index(TREE, ROOT).expect("it reads");
         let location = Key::new(ino, kind::INODE_ITEM, 0);
-        self.core.add_name(TREE, ROOT, index, name, location, FileKind::File).expect("new");
+        self.core.add_name(TREE, ROOT, index, name, location, FileType::File.entry()).expect("new");
         self.core.add_ref(TREE, ino, ROOT, index, name).expect("room for a name");
         self.model.names.insert(name.to_vec(), (index, ino));
         self.size_of_root += 2 * name.len() as u64;

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use wp_btrfs::core::Core;
 use wp_btrfs::disk::inode::mode;
-use wp_btrfs::disk::{FileKind, InodeItem, Key, id, kind};
+use wp_btrfs::disk::{InodeItem, Key, id, kind};
+use wp_vfs::FileType;
 
 const MIB: u64 = 1 << 20;
 const ROOT: u64 = 256;
@@ -89,7 +90,8 @@ fn create(core: &mut Core<'_>, tree: u64, name: &str) {
     core.insert_inode(tree, ino, &inode).expect("new");
     let index = core.next_index(tree, ROOT).expect("it reads");
     let location = Key::new(ino, kind::INODE_ITEM, 0);
-    core.add_name(tree, ROOT, index, name.as_bytes(), location, FileKind::File).expect("new");
+    core.add_name(tree, ROOT, index, name.as_bytes(), location, FileType::File.entry())
+        .expect("new");
     core.add_ref(tree, ino, ROOT, index, name.as_bytes()).expect("new");
     core.insert_inline(tree, ino, b"nine byte").expect("new");
     resize_root(core, tree, 2 * name.len() as i64);

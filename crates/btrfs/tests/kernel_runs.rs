@@ -11,9 +11,10 @@ use std::path::Path;
 use crate::images::Bytes;
 use wp_base::FsError;
 use wp_btrfs::check::{CheckOptions, check};
-use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list, survey};
+use wp_btrfs::image::{Image, InspectOptions, list, survey};
 use wp_btrfs::replay::{Overgrown, RecoverOptions, recover};
 use wp_medium::{Overlay, View};
+use wp_vfs::FileInfo;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -44,7 +45,7 @@ fn theirs(folder: &Path, seed: u64) -> BTreeMap<String, String> {
 
 fn ours(f: &FileInfo) -> String {
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-    let (bits, is_dir) = match kind_name(f.kind) {
+    let (bits, is_dir) = match f.kind.word() {
         "dir" => (0o040_000, true),
         "symlink" => (0o120_000, false),
         _ => (0o100_000, false),
@@ -57,7 +58,7 @@ fn ours(f: &FileInfo) -> String {
         if is_dir { 0 } else { f.sectors }.to_string(),
         f.target.as_deref().map_or(String::new(), text),
     ];
-    parts.extend(f.xattrs.iter().map(|(n, v)| format!("{}={}", text(n), hex(v))));
+    parts.extend(f.xattrs.iter().map(|x| format!("{}={}", text(&x.name), hex(&x.value))));
     format!("{} {}", parts.join("|"), f.sha256.map_or(String::new(), |d| d.to_string()))
 }
 

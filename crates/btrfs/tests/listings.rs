@@ -6,9 +6,10 @@ use crate::judge;
 use crate::reference::reference;
 use serde_json::Value;
 use wp_btrfs::check::{CheckOptions, check};
-use wp_btrfs::image::{FileInfo, Image, InspectOptions, kind_name, list};
+use wp_btrfs::image::{Image, InspectOptions, list};
 use wp_btrfs::replay::{RecoverOptions, recover};
 use wp_medium::{Overlay, View};
+use wp_vfs::FileInfo;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -21,7 +22,7 @@ fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
     for (key, value) in expected.as_object().expect("a file") {
         let own = match key.as_str() {
             "path" => text(&f.path),
-            "type" => kind_name(f.kind).into(),
+            "type" => f.kind.word().into(),
             "ino" => f.ino.into(),
             "nlink" => f.nlink.into(),
             "uid" => f.uid.into(),
@@ -32,7 +33,8 @@ fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
             "target" => f.target.as_deref().map_or(Value::Null, text),
             "xattr_hex" => {
                 let all = f.xattrs.iter();
-                all.map(|(n, v)| (String::from_utf8_lossy(n).into_owned(), hex(v))).collect()
+                all.map(|x| (String::from_utf8_lossy(&x.name).into_owned(), hex(&x.value)))
+                    .collect()
             }
             "mode" => {
                 let mode = value.as_str().expect("octal").trim_start_matches("0o");

@@ -8,7 +8,7 @@ use wp_cache::Fut;
 use wp_jbd2::{DualMode, RecoverPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
+    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection, Offers,
     OptionSpec, Options, Promises, RecoveryPlan, When,
 };
 
@@ -483,31 +483,13 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         Ok(found) => found,
         Err(e) => return Inspection::not_mountable(e),
     };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let listed = Inspection {
         recovered: found.recovery.is_needed(),
-        files: found
-            .files
-            .iter()
-            .map(|f| ListedFile {
-                path: text(&f.path),
-                kind: f.kind.name(),
-                ino: u64::from(f.ino),
-                mode: u32::from(f.mode),
-                nlink: u32::from(f.nlink),
-                uid: f.uid,
-                gid: f.gid,
-                size: f.size,
-                sha256: f.sha256.map(|d| d.to_string()),
-                target: f.target.as_deref().map(text),
-                xattrs: f.xattrs.iter().map(|x| (text(&x.name), attribute(&x.value))).collect(),
-            })
-            .collect(),
+        files: found.files.iter().map(FileInfo::listed).collect(),
         left_out: left_out(view, &found.recovery).map(str::to_owned).into_iter().collect(),
         ..Inspection::default()
     };
-    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
-    Ok(listed.with_errors(errors))
+    Ok(listed.with_misread(&found.findings))
 }
 
 /// What a mount of Linux does and recovery here does not: quota files count what is freed.
@@ -518,14 +500,6 @@ fn left_out(view: &dyn View, recovery: &image::Recovery) -> Option<&'static str>
     let has_orphans = recovery.orphans_deleted + recovery.orphans_truncated > 0;
     (has_quota && has_orphans)
         .then_some("quota files still count what orphans had (`e2fsck -f` counts anew)")
-}
-
-/// An attribute's value as `getfattr` prints it: text, or hexadecimal where it is none.
-fn attribute(value: &[u8]) -> String {
-    match std::str::from_utf8(value) {
-        Ok(s) if !s.chars().any(char::is_control) => s.to_owned(),
-        _ => value.iter().fold("0x".to_owned(), |t, b| t + &format!("{b:02x}")),
-    }
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {

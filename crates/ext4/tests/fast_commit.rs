@@ -14,11 +14,12 @@ use wp_base::crc::crc32c;
 use wp_ext4::disk::fast_commit::tag;
 use wp_ext4::disk::{Extent, Inode};
 use wp_ext4::image::{
-    BlockClass, BlockClasses, FileKind, Image, InspectOptions, inspect, list, log_map, recover,
+    BlockClass, BlockClasses, Image, InspectOptions, inspect, list, log_map, recover,
     recover_at_mount,
 };
 use wp_jbd2::RecoverPolicy;
 use wp_medium::Overlay;
+use wp_vfs::FileType;
 use zerocopy::IntoBytes;
 
 const BS: usize = 4096;
@@ -132,16 +133,16 @@ fn base(test: &str) -> Option<Base> {
     let free = (6000..16000).filter(|b| classes.class(*b) == BlockClass::Free).collect();
     let (found, _) = list(&image, &InspectOptions::default());
     let dirs: BTreeMap<Vec<u8>, u32> = std::iter::once((Vec::new(), 2))
-        .chain(found.iter().filter(|f| f.kind == FileKind::Dir).map(|f| (f.path.clone(), f.ino)))
+        .chain(found.iter().filter(|f| f.kind == FileType::Dir).map(|f| (f.path.clone(), f.ino as u32)))
         .filter(|(path, _)| path.as_slice() != b"lost+found")
         .collect();
     let parent = |path: &[u8]| {
         let cut = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
         dirs.get(&path[..cut]).copied().unwrap_or(2)
     };
-    let files = found.iter().filter(|f| f.kind == FileKind::File).map(|f| {
-        let raw = image.inode(f.ino).unwrap().raw[..160].to_vec();
-        (f.path.clone(), (f.ino, raw, parent(&f.path)))
+    let files = found.iter().filter(|f| f.kind == FileType::File).map(|f| {
+        let raw = image.inode(f.ino as u32).unwrap().raw[..160].to_vec();
+        (f.path.clone(), (f.ino as u32, raw, parent(&f.path)))
     });
     let (files, dirs) = (files.collect(), dirs.values().copied().collect());
     let tid = done.journal.unwrap().end_tid;
@@ -290,7 +291,7 @@ fn random_area(base: &Base, seed: u64, with_mkdir: bool) -> Area {
 fn lines(bytes: &Bytes) -> Vec<(String, u64)> {
     let found = inspect(bytes, &InspectOptions::default()).unwrap();
     assert!(found.findings.is_empty(), "{:?}", found.findings);
-    let line = |f: &wp_ext4::image::FileInfo| {
+    let line = |f: &wp_vfs::FileInfo| {
         let path = String::from_utf8_lossy(&f.path).into_owned();
         let line = format!(
             "{path} {:?} {} {:o} {} {} {:?}",

@@ -80,7 +80,7 @@ fn medium(image: &Bytes) -> Medium {
 fn files(view: &dyn View) -> Vec<String> {
     let found = inspect(view, &InspectOptions { now: NOW, ..Default::default() }).unwrap();
     assert!(found.findings.is_empty(), "{:?}", found.findings);
-    let line = |f: &wp_ext4::image::FileInfo| {
+    let line = |f: &wp_vfs::FileInfo| {
         let path = String::from_utf8_lossy(&f.path).into_owned();
         format!("{path} {:?} {} {} {} {:?}", f.kind, f.ino, f.nlink, f.size, f.sha256)
     };

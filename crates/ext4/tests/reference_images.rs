@@ -70,7 +70,7 @@ fn expected_lines(manifest: &serde_json::Value) -> Vec<String> {
     lines
 }
 
-fn our_lines(files: &[wp_ext4::image::FileInfo]) -> Vec<String> {
+fn our_lines(files: &[wp_vfs::FileInfo]) -> Vec<String> {
     let mut lines: Vec<String> = files
         .iter()
         .map(|f| {
@@ -83,7 +83,7 @@ fn our_lines(files: &[wp_ext4::image::FileInfo]) -> Vec<String> {
                 "{} {} ino {} mode {:04o} links {} owner {}:{} size {} sectors {} sha {} to {} \
                  {xattrs:?}",
                 text(&f.path),
-                f.kind.name(),
+                f.kind.word(),
                 f.ino,
                 f.mode,
                 f.nlink,
@@ -233,11 +233,11 @@ fn every_block_has_a_class_and_used_ones_have_owners() {
         overlay.read_at(log * u64::from(g.block_size.bytes()), &mut magic).unwrap();
         assert_eq!(u32::from_be_bytes(magic), wp_jbd2::disk::MAGIC, "{name}");
         let (files, _) = list(&image, &InspectOptions { hash: false, ..InspectOptions::default() });
-        for f in files.iter().filter(|f| f.kind.name() == "file" && f.size > 0) {
-            let record = image.inode(f.ino).unwrap();
+        for f in files.iter().filter(|f| f.kind.word() == "file" && f.size > 0) {
+            let record = image.inode(f.ino as u32).unwrap();
             let map = image.map(&record).unwrap();
             let first = map.runs.first().expect("a file with bytes has blocks");
-            let class = BlockClass::Data { ino: f.ino, logical: first.logical };
+            let class = BlockClass::Data { ino: f.ino as u32, logical: first.logical };
             assert_eq!(classes.class(first.start), class, "{name}");
         }
     }

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use wp_base::{FsError, FsResult, Rng};
-use wp_ext4::image::{FileInfo, FileKind, Image, InspectOptions, inspect, recover};
+use wp_ext4::image::{Image, InspectOptions, inspect, recover};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{Overlay, View};
+use wp_vfs::{FileInfo, FileType};
 
 /// An image in a file.
 struct FileView {
@@ -135,11 +136,11 @@ fn read_tree(path: &Path) -> (BTreeMap<String, Node>, Vec<FileInfo>) {
     let image = Image::open(&overlay).unwrap();
     let nodes = found.files.iter().map(|f| {
         let node = match f.kind {
-            FileKind::Dir => Node::Dir,
-            FileKind::Symlink => Node::Link(String::from_utf8(f.target.clone().unwrap()).unwrap()),
+            FileType::Dir => Node::Dir,
+            FileType::Symlink => Node::Link(String::from_utf8(f.target.clone().unwrap()).unwrap()),
             _ => {
                 let mut bytes = Vec::new();
-                let record = image.inode(f.ino).unwrap();
+                let record = image.inode(f.ino as u32).unwrap();
                 image.read_file(&record, &mut |p| p.append_to(&mut bytes, 1 << 30)).unwrap();
                 Node::File(bytes)
             }
@@ -194,7 +195,7 @@ fn trees_of_every_shape_are_read_back() {
         let many = files.iter().find(|f| f.path == b"many").unwrap();
         let view = open(&image);
         let opened = Image::open(&view).unwrap();
-        let record = opened.inode(many.ino).unwrap();
+        let record = opened.inode(many.ino as u32).unwrap();
         assert!(
             record.inode.has(wp_ext4::disk::inode::flag::INDEX),
             "{name}: the test wants a hash tree"
@@ -279,7 +280,7 @@ fn orphans_are_deleted_and_cut_and_the_image_is_clean() {
         std::fs::write(&value, vec![b'v'; 700]).unwrap();
         debugfs(&image, &[format!("ea_set -f {} /large user.big", value.display())]);
         let (_, files) = read_tree(&image);
-        let ino = |path: &str| files.iter().find(|f| f.path == path.as_bytes()).unwrap().ino;
+        let ino = |path: &str| files.iter().find(|f| f.path == path.as_bytes()).unwrap().ino as u32;
         let mut wanted = all.clone();
         let mut list: Vec<(&str, u32, Option<u64>)> = Vec::new();
         for gone in ["large", "long", "short", "empty", "tiny"] {
@@ -323,7 +324,7 @@ fn a_loop_of_orphans_is_found() {
     let tree: BTreeMap<String, Node> = [("f".to_owned(), Node::File(vec![1; 9000]))].into();
     let image = make(dir.path(), "loop", &["-O", "^metadata_csum"], &tree);
     let (_, files) = read_tree(&image);
-    orphan(&image, &[("f", files[0].ino, Some(5000))]);
+    orphan(&image, &[("f", files[0].ino as u32, Some(5000))]);
     debugfs(&image, &[format!("sif <{n}> dtime @0x{n:x}", n = files[0].ino)]);
     let view = open(&image);
     let error = recover(&Overlay::new(&view), &RecoverPolicy::linux(6, 18), 1).unwrap_err();

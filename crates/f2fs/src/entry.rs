@@ -6,12 +6,12 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedFile, Offers,
+    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection, Offers,
     OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 
 use crate::check::{self, CheckOptions};
-use crate::disk::{SuperBlock, xattr};
+use crate::disk::SuperBlock;
 use crate::era::{Era, POLICIES};
 use crate::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
@@ -372,45 +372,16 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         Ok(found) => found,
         Err(e) => return Inspection::not_mountable(e),
     };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let failed = found.recovery.failed.iter().map(|e| format!("roll-forward failed: {e}"));
-    let attributes = |all: &[xattr::Attribute]| {
-        all.iter().map(|a| (a.full_name(), attribute(&a.value))).collect()
-    };
     let rejected = found.recovery.oprw.iter().flat_map(|r| &r.nodes);
     let listed = Inspection {
         recovered: found.recovery.is_needed(),
         left_out: rejected.map(ToString::to_string).collect(),
         findings: failed.collect(),
-        files: found
-            .files
-            .iter()
-            .map(|f| ListedFile {
-                path: text(&f.path),
-                kind: f.kind.name(),
-                ino: f.ino.into(),
-                mode: f.mode.into(),
-                nlink: f.nlink,
-                uid: f.uid,
-                gid: f.gid,
-                size: f.size,
-                sha256: f.sha256.map(|d| d.to_string()),
-                target: f.target.as_deref().map(text),
-                xattrs: attributes(&f.xattrs),
-            })
-            .collect(),
+        files: found.files.iter().map(FileInfo::listed).collect(),
         ..Inspection::default()
     };
-    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
-    Ok(listed.with_errors(errors))
-}
-
-/// An attribute's value as `getfattr` prints it: text, or hexadecimal where it is none.
-fn attribute(value: &[u8]) -> String {
-    match std::str::from_utf8(value) {
-        Ok(s) if !s.chars().any(char::is_control) => s.to_owned(),
-        _ => value.iter().fold("0x".to_owned(), |t, b| t + &format!("{b:02x}")),
-    }
+    Ok(listed.with_misread(&found.findings))
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {

@@ -301,7 +301,7 @@ fn device_files_have_no_blocks() {
     }
     let image = Image::open(&bytes).expect("an image");
     let (files, findings) = list(&image, &InspectOptions::default());
-    let kinds: Vec<&str> = files.iter().map(|f| f.kind.name()).collect();
+    let kinds: Vec<&str> = files.iter().map(|f| f.kind.word()).collect();
     assert_eq!(kinds, ["block", "char", "char", "fifo", "socket"]);
     assert!(findings.is_empty(), "{findings:?}");
 }

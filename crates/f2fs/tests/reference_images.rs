@@ -13,10 +13,11 @@ use serde_json::Value;
 use wp_base::Sector;
 use wp_f2fs::check::{CheckOptions, check};
 use wp_f2fs::image::{
-    FileInfo, Image, InspectOptions, Moved, RecoverOptions, Recovery, Rules, list, recover,
+    Image, InspectOptions, Moved, RecoverOptions, Recovery, Rules, list, recover,
 };
 use wp_medium::write_log::{LogEntry, Until, WriteLog};
 use wp_medium::{MediumView, Overlay, View};
+use wp_vfs::FileInfo;
 
 /// What a manifest says of a file, and the same of ours: of what it does not say, nothing.
 fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
@@ -25,7 +26,7 @@ fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
     for (key, value) in expected.as_object().expect("a file") {
         let own = match key.as_str() {
             "path" => text(&f.path),
-            "type" => f.kind.name().into(),
+            "type" => f.kind.word().into(),
             "ino" => f.ino.into(),
             "nlink" => f.nlink.into(),
             "uid" => f.uid.into(),

@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult, Span};
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileSystem, FsEntry, Inspection, ListedCheckpoint,
-    ListedFile, Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
+    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection,
+    ListedCheckpoint, Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 use zerocopy::IntoBytes;
 
@@ -351,26 +351,9 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
         Ok(found) => found,
         Err(e) => return Inspection::not_mountable(e),
     };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let listed = Inspection {
         recovered: found.recovery.is_needed,
-        files: found
-            .files
-            .iter()
-            .map(|f| ListedFile {
-                path: text(&f.path),
-                kind: f.kind.name(),
-                ino: f.ino,
-                mode: f.mode.into(),
-                nlink: f.nlink,
-                uid: f.uid,
-                gid: f.gid,
-                size: f.size,
-                sha256: f.sha256.map(|d| d.to_string()),
-                target: f.target.as_deref().map(text),
-                xattrs: Vec::new(),
-            })
-            .collect(),
+        files: found.files.iter().map(FileInfo::listed).collect(),
         checkpoints: found
             .checkpoints
             .iter()
@@ -384,8 +367,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
             .collect(),
         ..Inspection::default()
     };
-    let errors = found.findings.iter().map(|f| (f.path.as_slice(), &f.error));
-    Ok(listed.with_errors(errors))
+    Ok(listed.with_misread(&found.findings))
 }
 
 fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {

@@ -6,8 +6,8 @@ use crate::world::{Setup, World, assert_nothing_lives};
 use wp_base::{FsError, Sector, Span};
 use wp_medium::{MediumView, Slice};
 use wp_nilfs2::fs::{CleanerOptions, Share};
-use wp_nilfs2::image::{FileInfo, Image, InspectOptions, list};
-use wp_vfs::OpenFlags;
+use wp_nilfs2::image::{Image, InspectOptions, list};
+use wp_vfs::{FileInfo, OpenFlags};
 
 /// A cleaner that keeps no old checkpoint, and works whenever there is something to do.
 fn eager() -> CleanerOptions {

@@ -270,7 +270,7 @@ fn a_removed_directory_and_device_files_are_sound() {
     assert!(report.findings.iter().any(|f| f.kind == Kind::Orphan), "{:?}", report.findings);
     let image = Image::open(&bytes).expect("an image");
     let (files, _) = wp_nilfs2::image::list(&image, &Default::default());
-    let kinds: Vec<&str> = files.iter().map(|f| f.kind.name()).collect();
+    let kinds: Vec<&str> = files.iter().map(|f| f.kind.word()).collect();
     // The first is `.nilfs`.
     assert_eq!(kinds, ["file", "char", "fifo", "socket"]);
 }

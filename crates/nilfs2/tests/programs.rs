@@ -25,7 +25,7 @@ fn listing(w: &World, setup: &Setup) -> String {
     let mut lines: Vec<(String, String)> = Vec::new();
     for f in found.files {
         let path = String::from_utf8(f.path).expect("our names are text");
-        let what = match (f.kind.name(), f.target, f.sha256) {
+        let what = match (f.kind.word(), f.target, f.sha256) {
             ("dir", ..) => "dir".to_owned(),
             (_, Some(t), _) => format!("link {}", String::from_utf8_lossy(&t)),
             (_, _, h) => format!("file {} {}", f.size, h.expect("hashed")),

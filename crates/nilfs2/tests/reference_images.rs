@@ -11,7 +11,8 @@ use wp_medium::write_log::{LogEntry, Until, WriteLog};
 use wp_medium::{MediumView, Overlay, View};
 use wp_nilfs2::check::{CheckOptions, check};
 use wp_nilfs2::disk::{Summary, SummaryHead};
-use wp_nilfs2::image::{FileInfo, Image, InspectOptions, RecoverOptions, Recovery, list, recover};
+use wp_nilfs2::image::{Image, InspectOptions, RecoverOptions, Recovery, list, recover};
+use wp_vfs::FileInfo;
 
 /// Names of the crashed images that real kernels left.
 const IMAGES: [&str; 5] =
@@ -24,7 +25,7 @@ fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
     for (key, value) in expected.as_object().expect("a file") {
         let own = match key.as_str() {
             "path" => text(&f.path),
-            "type" => f.kind.name().into(),
+            "type" => f.kind.word().into(),
             "ino" => f.ino.into(),
             "nlink" => f.nlink.into(),
             "uid" => f.uid.into(),

@@ -10,10 +10,11 @@ use wp_base::{FsError, Rng, Sector};
 use wp_medium::{Medium, MediumView, Overlay, View};
 use wp_nilfs2::check::{CheckOptions, check};
 use wp_nilfs2::disk::inode::mode;
-use wp_nilfs2::disk::{FileType, Inode, SuperBlock, dir, ino};
+use wp_nilfs2::disk::{Inode, SuperBlock, dir, ino};
 use wp_nilfs2::image::{Image, RecoverOptions, recover};
 use wp_nilfs2::log::{Disk, Kind, Origin, Place, Store};
 use wp_nilfs2::mkfs::{MkfsOptions, mkfs};
+use wp_vfs::FileType;
 use zerocopy::IntoBytes;
 
 /// A file of the model: number, and what its blocks are filled with.
@@ -90,16 +91,16 @@ impl World<'_> {
         let mut block = vec![0; size];
         let dots: [(&[u8], u64); 2] = [(b".", ino::ROOT), (b"..", ino::ROOT)];
         dots.iter().zip([0, 16]).for_each(|((name, number), at)| {
-            dir::put(&mut block, at, 16, *number, FileType::Dir, name);
+            dir::put(&mut block, at, 16, *number, FileType::Dir.entry(), name);
         });
         let mut at = 32;
         for (name, file) in &self.files {
             let name = format!("f{name}");
             let reach = dir::DirEntry::bytes_for(name.len());
-            dir::put(&mut block, at, reach, file.ino, FileType::File, name.as_bytes());
+            dir::put(&mut block, at, reach, file.ino, FileType::File.entry(), name.as_bytes());
             at += reach;
         }
-        dir::put(&mut block, at, size - at, ino::USER, FileType::File, b".nilfs");
+        dir::put(&mut block, at, size - at, ino::USER, FileType::File.entry(), b".nilfs");
         self.store.write_block(ino::ROOT, 0, block)?;
         self.write_logs(Kind::Checkpoint)
     }

@@ -16,12 +16,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_base::{FsResult, Sector};
-use wp_ext4::image::{AtMount, FileInfo, Image, InspectOptions, list, recover_at_mount};
+use wp_ext4::image::{AtMount, Image, InspectOptions, list, recover_at_mount};
 use wp_jbd2::RecoverPolicy;
 use wp_machine::files::Bytes;
 use wp_medium::write_log::{LogEntry, Until, WriteLog};
 use wp_medium::{MediumView, Overlay, View};
-use wp_vfs::Digest;
+use wp_vfs::FileInfo;
 
 /// One image under the rules of one kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -246,49 +246,14 @@ fn row(
     };
     let (files, findings) = found;
     row.difference = findings.first().map(|f| f.error.to_string());
-    compare(&mut row, files.iter().map(of_ext4).collect(), expected);
+    compare(&mut row, files, expected);
     row
 }
 
-/// A file as we found it, of whatever file system.
-struct Found {
-    path: String,
-    kind: &'static str,
-    ino: u64,
-    mode: u32,
-    nlink: u32,
-    uid: u32,
-    gid: u32,
-    size: u64,
-    sectors: u64,
-    sha256: Option<Digest>,
-    target: Option<String>,
-    /// Names and values.
-    xattrs: Vec<(String, Vec<u8>)>,
-}
-
-fn of_ext4(f: &FileInfo) -> Found {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Found {
-        path: text(&f.path),
-        kind: f.kind.name(),
-        ino: f.ino.into(),
-        mode: f.mode.into(),
-        nlink: f.nlink.into(),
-        uid: f.uid,
-        gid: f.gid,
-        size: f.size,
-        sectors: f.sectors,
-        sha256: f.sha256,
-        target: f.target.as_deref().map(text),
-        xattrs: f.xattrs.iter().map(|x| (text(&x.name), x.value.clone())).collect(),
-    }
-}
-
 /// Holds what was found against what the manifest says; counts, and keeps the first difference.
-fn compare(row: &mut Row, files: Vec<Found>, expected: &[Value]) {
-    let mut ours: BTreeMap<String, Found> =
-        files.into_iter().map(|f| (f.path.clone(), f)).collect();
+fn compare(row: &mut Row, files: Vec<FileInfo>, expected: &[Value]) {
+    let mut ours: BTreeMap<String, FileInfo> =
+        files.into_iter().map(|f| (text(&f.path), f)).collect();
     for file in expected {
         let path = file["path"].as_str().unwrap_or("");
         let difference = match ours.remove(path) {
@@ -305,14 +270,18 @@ fn compare(row: &mut Row, files: Vec<Found>, expected: &[Value]) {
     row.difference = row.difference.take().or(more);
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 /// What of a file is not as the manifest has it.
-fn difference(f: &Found, expected: &Value) -> Option<String> {
+fn difference(f: &FileInfo, expected: &Value) -> Option<String> {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let is_file = f.sha256.is_some();
     for (key, theirs) in expected.as_object().into_iter().flatten() {
         let ours = match key.as_str() {
             "path" => continue,
-            "type" => json!(f.kind),
+            "type" => json!(f.kind.word()),
             "ino" => json!(f.ino),
             "nlink" => json!(f.nlink),
             "uid" => json!(f.uid),
@@ -320,7 +289,7 @@ fn difference(f: &Found, expected: &Value) -> Option<String> {
             "size" if is_file => json!(f.size),
             "blocks512" if is_file => json!(f.sectors),
             "sha256" => json!(f.sha256.map(|d| d.to_string())),
-            "target" => json!(f.target),
+            "target" => json!(f.target.as_deref().map(text)),
             "mode" => {
                 // With the bits of the type, which `type` has too.
                 let theirs = theirs.as_str().unwrap_or("").trim_start_matches("0o");
@@ -331,7 +300,7 @@ fn difference(f: &Found, expected: &Value) -> Option<String> {
                 json!(format!("{:o}", f.mode))
             }
             "xattr_hex" => {
-                let pairs = f.xattrs.iter().map(|(name, value)| (name.clone(), json!(hex(value))));
+                let pairs = f.xattrs.iter().map(|x| (text(&x.name), json!(hex(&x.value))));
                 Value::Object(pairs.collect())
             }
             other => json!(format!("{other} is not compared")),

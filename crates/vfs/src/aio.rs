@@ -25,7 +25,8 @@ use wp_block::PlugGuard;
 use wp_medium::Slice;
 use wp_rt::{Lock, WaitQueue};
 
-use crate::fs::{FileType, SyncKind};
+use crate::file_type::FileType;
+use crate::fs::SyncKind;
 use crate::kiocb::Kiocb;
 use crate::syscall::{Fd, Vfs};
 

@@ -3,7 +3,8 @@
 use wp_base::{FsError, FsResult};
 use wp_rt::soon;
 
-use crate::fs::{Attr, AttrChange, DirEntry, FileType, TimeSpec, XattrSet};
+use crate::file_type::FileType;
+use crate::fs::{Attr, AttrChange, DirEntry, TimeSpec, XattrSet};
 use crate::syscall::{Fd, Vfs};
 
 impl Vfs {

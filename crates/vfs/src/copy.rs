@@ -9,8 +9,9 @@ use wp_base::{FsError, FsResult};
 use wp_medium::Slice;
 use wp_rt::soon;
 
+use crate::file_type::FileType;
 use crate::flags::FileFlags;
-use crate::fs::{FileType, Share, SyncKind};
+use crate::fs::{Share, SyncKind};
 use crate::kiocb::Kiocb;
 use crate::syscall::{Fd, OpenFile, Vfs};
 

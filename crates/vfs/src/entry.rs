@@ -11,9 +11,10 @@ use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Slice, Sound, View, Writes};
 use wp_rt::Rt;
 
+use crate::file_type::FileType;
 use crate::flags::FileFlags;
-use crate::fs::{FileSystem, FileType, TimeSpec};
-use crate::{Base, Distribution, Version};
+use crate::fs::{FileSystem, TimeSpec};
+use crate::{Base, Distribution, Misread, Version};
 
 /// All that a file system may touch.
 #[derive(Clone)]
@@ -237,13 +238,10 @@ impl Inspection {
         }
     }
 
-    /// Adds what a listing could not read: the path of a file, without a leading slash, and why.
+    /// Adds what a listing could not read.
     #[must_use]
-    pub fn with_errors<'e>(
-        mut self,
-        errors: impl Iterator<Item = (&'e [u8], &'e FsError)>,
-    ) -> Inspection {
-        for (path, error) in errors {
+    pub fn with_misread(mut self, misread: &[Misread]) -> Inspection {
+        for Misread { path, error } in misread {
             let told = format!("/{}: {error}", String::from_utf8_lossy(path));
             match error {
                 FsError::Unsupported(_) => self.unsupported.push(told),

@@ -4,7 +4,8 @@ use std::fmt;
 
 use wp_base::{FsError, FsResult, Ino};
 
-use crate::fs::{FileType, Reserve};
+use crate::file_type::FileType;
+use crate::fs::Reserve;
 use crate::syscall::Vfs;
 use crate::walk::End;
 

@@ -10,70 +10,10 @@ use wp_medium::Slice;
 use wp_rt::MaybeReady;
 
 use crate::checkpoints::Checkpointing;
+use crate::file_type::FileType;
 use crate::flags::FileFlags;
 use crate::kiocb::Kiocb;
 use crate::seek::{Seek, seek_in_data};
-
-/// Kind of a directory entry or inode.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum FileType {
-    /// Regular file.
-    File,
-    /// Directory.
-    Dir,
-    /// Symbolic link.
-    Symlink,
-    /// Character device.
-    Char,
-    /// Block device.
-    Block,
-    /// Named pipe.
-    Fifo,
-    /// Socket.
-    Socket,
-}
-
-impl FileType {
-    /// The type bits of `st_mode`.
-    pub const fn mode_bits(self) -> u32 {
-        match self {
-            FileType::Fifo => 0o010_000,
-            FileType::Char => 0o020_000,
-            FileType::Dir => 0o040_000,
-            FileType::Block => 0o060_000,
-            FileType::File => 0o100_000,
-            FileType::Symlink => 0o120_000,
-            FileType::Socket => 0o140_000,
-        }
-    }
-
-    /// From `st_mode`; `None` for bits that mean nothing.
-    pub const fn from_mode(mode: u32) -> Option<FileType> {
-        Some(match mode & 0o170_000 {
-            0o010_000 => FileType::Fifo,
-            0o020_000 => FileType::Char,
-            0o040_000 => FileType::Dir,
-            0o060_000 => FileType::Block,
-            0o100_000 => FileType::File,
-            0o120_000 => FileType::Symlink,
-            0o140_000 => FileType::Socket,
-            _ => return None,
-        })
-    }
-
-    /// The word that listings use.
-    pub const fn word(self) -> &'static str {
-        match self {
-            FileType::File => "file",
-            FileType::Dir => "dir",
-            FileType::Symlink => "symlink",
-            FileType::Char => "char",
-            FileType::Block => "block",
-            FileType::Fifo => "fifo",
-            FileType::Socket => "socket",
-        }
-    }
-}
 
 /// A point in calendar time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -15,10 +15,12 @@ mod copy;
 mod distributions;
 mod entry;
 mod era;
+mod file_type;
 mod flags;
 mod fs;
 mod ioctl;
 mod kiocb;
+mod listing;
 mod mapped;
 mod names;
 mod opens;
@@ -37,12 +39,14 @@ pub use entry::{
     Run, Stat, Survey, SurveyedFile, When, renamed,
 };
 pub use era::{Policy, Version, rules as era_rules};
+pub use file_type::FileType;
 pub use flags::{FileFlags, may_create, may_delete, may_link};
 pub use fs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, FileType, JournalConflict,
-    NodeSpec, RenameHow, Reserve, Share, StatFs, SyncKind, TimeSpec, XattrSet,
+    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileSystem, JournalConflict, NodeSpec,
+    RenameHow, Reserve, Share, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 pub use kiocb::Kiocb;
+pub use listing::{Entry, FileInfo, Listable, Misread, Xattr, list};
 pub use mapped::{PageStore, page_stores};
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use seek::{Seek, SeekRun, seek_in_data, seek_in_runs};

@@ -3,7 +3,8 @@
 use wp_base::{DeviceNumber, FsError, FsResult, Ino};
 use wp_rt::soon;
 
-use crate::fs::{FileType, NodeSpec, RenameHow};
+use crate::file_type::FileType;
+use crate::fs::{NodeSpec, RenameHow};
 use crate::syscall::{Fd, Vfs};
 use crate::walk::{End, Last};
 

@@ -2,7 +2,7 @@
 
 use wp_base::{FsError, FsResult};
 
-use crate::fs::FileType;
+use crate::file_type::FileType;
 use crate::syscall::{Fd, Vfs};
 
 /// What is looked for.

@@ -6,7 +6,7 @@
 
 use wp_base::{FsError, FsResult};
 
-use crate::fs::FileType;
+use crate::file_type::FileType;
 use crate::syscall::Vfs;
 use crate::walk::Last;
 

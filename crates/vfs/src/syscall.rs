@@ -12,10 +12,9 @@ use wp_cache::{Advice, Readahead};
 use wp_medium::Slice;
 use wp_rt::{CpuOp, Rt, soon};
 
+use crate::file_type::FileType;
 use crate::flags::FileFlags;
-use crate::fs::{
-    AttrChange, ErrSeqCursor, FileSystem, FileType, NodeSpec, Reserve, StatFs, SyncKind,
-};
+use crate::fs::{AttrChange, ErrSeqCursor, FileSystem, NodeSpec, Reserve, StatFs, SyncKind};
 use crate::kiocb::Kiocb;
 use crate::walk::{End, Last, Walked};
 

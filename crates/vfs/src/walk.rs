@@ -8,7 +8,7 @@ use wp_base::{FsError, FsResult, Ino};
 use wp_rt::soon;
 
 use crate::Vfs;
-use crate::fs::FileType;
+use crate::file_type::FileType;
 
 /// Longest chain of symbolic links that a path walk follows (Linux `MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;

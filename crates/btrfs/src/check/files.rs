@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wp_vfs::FileType;
+
 use crate::disk::dir::{self, NAME_MAX, name_hash};
 use crate::disk::inode::{self, extref_hash};
-use crate::disk::{FileKind, Key, id, kind, wide};
+use crate::disk::{Key, id, kind, wide};
 
 use super::Report;
 use super::extents::Extents;
@@ -253,8 +255,8 @@ impl Tree<'_> {
                     }
                     match self.inodes.get(&to.objectid) {
                         Some(inode) if inode.is_there() => {
-                            let right = FileKind::of_mode(inode.mode());
-                            if right.number() != index.2 {
+                            let right = FileType::entry_of_mode(inode.mode());
+                            if right != index.2 {
                                 wrong(at, format!("type {}", index.2), "the inode's type");
                             }
                         }
@@ -269,7 +271,7 @@ impl Tree<'_> {
                     if !roots.is_named(self.number, to.objectid, &entry) {
                         wrong(at, format!("{to}"), "name and index of its reference");
                     }
-                    if index.2 != FileKind::Dir.number() {
+                    if index.2 != FileType::Dir.entry() {
                         wrong(at, format!("type {}", index.2), "a directory");
                     }
                     if n.back.is_some() {
@@ -306,7 +308,7 @@ fn check_xattrs(item: &Found<'_>, report: &mut Report) {
                 if e.name.is_empty() || e.name.len() > NAME_MAX {
                     report.add(Kind::Xattr, item.at, e.name.len(), "a name of 1 to 255 bytes");
                 }
-                if e.kind != FileKind::Xattr.number() {
+                if e.kind != dir::XATTR {
                     report.add(Kind::Xattr, item.at, e.kind, "the xattr type");
                 }
                 if name_hash(e.name) != item.at.key.offset {

@@ -1,8 +1,10 @@
 //! Inodes: what they say of themselves, and their extents.
 
+use wp_vfs::FileType;
+
 use crate::disk::file_extent::{compression, extent_type};
 use crate::disk::inode::{flag, mode};
-use crate::disk::{FileExtent, FileKind, InodeItem, Reference, extent, view};
+use crate::disk::{FileExtent, InodeItem, Reference, extent, view};
 
 use super::Report;
 use super::extents::Extents;
@@ -176,7 +178,7 @@ impl Inode {
         };
         let at = self.at;
         let is_orphan = is_orphan && inode.nlink.get() == 0;
-        let is_known = FileKind::of_mode(inode.mode.get()) != FileKind::Unknown;
+        let is_known = FileType::from_mode(inode.mode.get()).is_some();
         if !is_known || inode.mode.get() > mode::TYPE | 0o7777 {
             report.add(Kind::Inode, at, format!("mode {:#o}", inode.mode.get()), "a type");
         }

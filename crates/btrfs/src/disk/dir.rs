@@ -23,7 +23,7 @@ pub struct DirItem {
     pub data_len: U16,
     /// `name_len`, bytes.
     pub name_len: U16,
-    /// `type`, see [`FileKind`].
+    /// `type`, see [`FileType::entry`] and [`XATTR`].
     pub kind: u8,
 }
 const _: () = assert!(size_of::<DirItem>() == 30);
@@ -40,76 +40,9 @@ pub struct DirLogItem {
 }
 const _: () = assert!(size_of::<DirLogItem>() == 8);
 
-/// `type` of a [`DirItem`]. `BTRFS_FT_*`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum FileKind {
-    /// Unknown.
-    Unknown = 0,
-    /// A regular file.
-    File = 1,
-    /// A directory or subvolume.
-    Dir = 2,
-    /// A character device.
-    CharDevice = 3,
-    /// A block device.
-    BlockDevice = 4,
-    /// A pipe.
-    Fifo = 5,
-    /// A socket.
-    Socket = 6,
-    /// A symbolic link.
-    Symlink = 7,
-    /// An extended attribute.
-    Xattr = 8,
-}
-
-impl FileKind {
-    /// The kind of this number.
-    pub fn of(number: u8) -> Option<FileKind> {
-        Some(match number {
-            0 => FileKind::Unknown,
-            1 => FileKind::File,
-            2 => FileKind::Dir,
-            3 => FileKind::CharDevice,
-            4 => FileKind::BlockDevice,
-            5 => FileKind::Fifo,
-            6 => FileKind::Socket,
-            7 => FileKind::Symlink,
-            8 => FileKind::Xattr,
-            _ => return None,
-        })
-    }
-
-    /// Its number.
-    pub fn number(self) -> u8 {
-        match self {
-            FileKind::Unknown => 0,
-            FileKind::File => 1,
-            FileKind::Dir => 2,
-            FileKind::CharDevice => 3,
-            FileKind::BlockDevice => 4,
-            FileKind::Fifo => 5,
-            FileKind::Socket => 6,
-            FileKind::Symlink => 7,
-            FileKind::Xattr => 8,
-        }
-    }
-
-    /// What a file of this mode is.
-    pub fn of_mode(mode: u32) -> FileKind {
-        match mode & super::inode::mode::TYPE {
-            0o100_000 => FileKind::File,
-            0o040_000 => FileKind::Dir,
-            0o020_000 => FileKind::CharDevice,
-            0o060_000 => FileKind::BlockDevice,
-            0o010_000 => FileKind::Fifo,
-            0o140_000 => FileKind::Socket,
-            0o120_000 => FileKind::Symlink,
-            _ => FileKind::Unknown,
-        }
-    }
-}
+/// `type` of a [`DirItem`] that is an extended attribute: `BTRFS_FT_XATTR`. The others are those of
+/// [`FileType::entry`].
+pub const XATTR: u8 = 8;
 
 /// One name with what belongs to it: an item holds several where hashes are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,19 +92,13 @@ fn entry(rest: &[u8], at: usize) -> Option<Entry<'_>> {
 }
 
 /// The bytes of an entry.
-pub fn entry_bytes(
-    location: Key,
-    transid: u64,
-    kind: FileKind,
-    name: &[u8],
-    data: &[u8],
-) -> Vec<u8> {
+pub fn entry_bytes(location: Key, transid: u64, kind: u8, name: &[u8], data: &[u8]) -> Vec<u8> {
     let head = DirItem {
         location: location.into(),
         transid: transid.into(),
         data_len: lo16(data.len()).into(),
         name_len: lo16(name.len()).into(),
-        kind: kind.number(),
+        kind,
     };
     [head.as_bytes(), name, data].concat()
 }
@@ -183,6 +110,8 @@ pub fn name_hash(name: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use wp_vfs::FileType;
+
     use super::*;
 
     #[test]
@@ -193,8 +122,8 @@ mod tests {
     #[test]
     fn entries_are_read_as_they_were_written() {
         let key = Key::new(257, 1, 0);
-        let mut item = entry_bytes(key, 9, FileKind::File, b"one", b"");
-        item.extend(entry_bytes(Key::MIN, 10, FileKind::Xattr, b"user.x", b"value"));
+        let mut item = entry_bytes(key, 9, FileType::File.entry(), b"one", b"");
+        item.extend(entry_bytes(Key::MIN, 10, XATTR, b"user.x", b"value"));
         let all: Result<Vec<_>, _> = entries(&item).collect();
         let all = all.expect("whole entries");
         let names: Vec<_> = all.iter().map(|e| (e.name, e.data, e.at)).collect();

@@ -33,7 +33,7 @@ pub mod super_block;
 
 pub use chunk::{BlockGroupItem, Chunk, ChunkHead, DevExtent, DevItem, Stripe};
 pub use csum::CsumKind;
-pub use dir::{DirItem, DirLogItem, Entry, FileKind};
+pub use dir::{DirItem, DirLogItem, Entry};
 pub use extent::{ExtentItem, Reference};
 pub use file_extent::FileExtent;
 pub use free_space::FreeSpaceInfo;

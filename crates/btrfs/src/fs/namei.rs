@@ -12,7 +12,7 @@ use wp_vfs::{FileType, NodeSpec, may_create, may_delete, may_link};
 use crate::core::Core;
 use crate::disk::dir::NAME_MAX;
 use crate::disk::inode::flag;
-use crate::disk::{FileKind, InodeItem, kind, wide};
+use crate::disk::{InodeItem, kind, wide};
 use crate::items::{NameEntry, RootName};
 
 use super::Btrfs;
@@ -112,7 +112,7 @@ impl Btrfs {
         inode: &Inode,
         index: u64,
     ) -> FsResult<()> {
-        let what = FileKind::of_mode(inode.item.borrow().mode.get());
+        let what = FileType::entry_of_mode(inode.item.borrow().mode.get());
         if inode.is_subvol() {
             let name = RootName { dir: dir.ino, index, name: name.to_vec() };
             c.add_root_ref(dir.tree, inode.tree, &name)?;

@@ -11,7 +11,7 @@ use wp_vfs::{
     NodeSpec, RenameHow, Reserve, Seek, Share, StatFs, SyncKind, TimeSpec, XattrSet,
 };
 
-use crate::disk::{FileKind, Timespec};
+use crate::disk::Timespec;
 use crate::items::Set;
 
 use super::inode::{InUse, Inode};
@@ -19,19 +19,6 @@ use super::{BLOCK, Btrfs};
 
 /// A mounted btrfs, as [`wp_vfs::FileSystem`].
 pub struct Mounted(pub Rc<Btrfs>);
-
-fn kind_of(kind: FileKind) -> Option<FileType> {
-    Some(match kind {
-        FileKind::File => FileType::File,
-        FileKind::Dir => FileType::Dir,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::CharDevice => FileType::Char,
-        FileKind::BlockDevice => FileType::Block,
-        FileKind::Fifo => FileType::Fifo,
-        FileKind::Socket => FileType::Socket,
-        FileKind::Unknown | FileKind::Xattr => return None,
-    })
-}
 
 /// `btrfs_xattr_handlers`.
 fn check_xattr(name: &[u8]) -> FsResult<()> {
@@ -256,7 +243,7 @@ impl FileSystem for Mounted {
             let all = fs.with(|c| c.list_names(d.tree, d.ino, 0));
             let mut out = Vec::new();
             for (_, found) in fs.settled(all).await? {
-                let kind = FileKind::of(found.kind).and_then(kind_of).ok_or(FsError::Io)?;
+                let kind = FileType::from_entry(found.kind).ok_or(FsError::Io)?;
                 let to = found.location;
                 let ino = match to.kind {
                     crate::disk::kind::ROOT_ITEM => {

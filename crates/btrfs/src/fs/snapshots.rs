@@ -20,7 +20,7 @@ use wp_rt::CpuOp;
 use wp_vfs::{FileType, NodeSpec, may_create, may_delete};
 
 use crate::core::Core;
-use crate::disk::{FileKind, Key, id, kind};
+use crate::disk::{Key, id, kind};
 use crate::items::RootName;
 use crate::trans::{Dropped, NewRoot};
 
@@ -189,7 +189,7 @@ impl Btrfs {
         let name = RootName { dir: dir.ino, index, name: p.name.clone() };
         c.add_root_ref(dir.tree, tree, &name)?;
         let to = Key::new(tree, kind::ROOT_ITEM, u64::MAX);
-        c.add_name(dir.tree, dir.ino, index, &p.name, to, FileKind::Dir)?;
+        c.add_name(dir.tree, dir.ino, index, &p.name, to, FileType::Dir.entry())?;
         self.name_changed(c, dir, p.name.len())?;
         c.register_uuids(tree)?;
         Ok(tree)

@@ -1,9 +1,10 @@
 //! Inodes, names and attributes.
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::Xattr;
 
 use crate::disk::dir::{self, NAME_MAX};
-use crate::disk::{FileKind, InodeItem, Key, RootRef, id, kind, view, wide};
+use crate::disk::{InodeItem, Key, RootRef, id, kind, view, wide};
 
 use super::{Image, Tree};
 
@@ -40,14 +41,9 @@ pub struct DirName {
     pub target: Target,
     /// Its place in the directory's order.
     pub index: u64,
-    /// Type, as the entry has it.
-    pub kind: FileKind,
     /// Byte address of the entry.
     pub at: u64,
 }
-
-/// An extended attribute: its name with its prefix, and its value.
-pub type Xattr = (Vec<u8>, Vec<u8>);
 
 impl Image<'_> {
     /// An inode of a tree of files. Errors: `NotFound` where there is none; `Corrupt`.
@@ -111,10 +107,9 @@ impl Image<'_> {
             if entry.name.contains(&b'/') || entry.name.contains(&0) {
                 return fail("name", 0, "no slash and no zero byte");
             }
-            let kind = match FileKind::of(entry.kind) {
-                Some(kind) if kind != FileKind::Xattr => kind,
-                _ => return fail("type", entry.kind.into(), "a type of file"),
-            };
+            if entry.kind >= dir::XATTR {
+                return fail("type", entry.kind.into(), "a type of file");
+            }
             let to = entry.location;
             let target = match to.kind {
                 kind::INODE_ITEM => Target::Inode(to.objectid),
@@ -122,7 +117,7 @@ impl Image<'_> {
                 other => return fail("location", other.into(), "an inode or a subvolume"),
             };
             let (name, index) = (entry.name.to_vec(), item.key.offset);
-            names.push(DirName { name, target, index, kind, at: item.at });
+            names.push(DirName { name, target, index, at: item.at });
             Ok(true)
         })?;
         Ok(names)
@@ -138,8 +133,8 @@ impl Image<'_> {
         self.each(&file.tree, key(0), key(u64::MAX), &mut |item| {
             for entry in dir::entries(item.bytes) {
                 match entry {
-                    Ok(e) if e.kind == FileKind::Xattr.number() && !e.name.is_empty() => {
-                        out.push((e.name.to_vec(), e.data.to_vec()));
+                    Ok(e) if e.kind == dir::XATTR && !e.name.is_empty() => {
+                        out.push(Xattr { name: e.name.to_vec(), value: e.data.to_vec() });
                     }
                     Ok(e) => {
                         let (found, expected) = (e.kind.into(), "an attribute with a name");

@@ -34,7 +34,7 @@ use crate::disk::{Chunk, Key, RootItem, SuperBlock, at32, dir, feature, id, kind
 
 pub use data::Piece;
 pub use inodes::{DirName, Record, Target};
-pub use list::{FileInfo, Finding, InspectOptions, Inspection, inspect, kind_name, list};
+pub use list::{InspectOptions, Inspection, inspect, list};
 pub use reader::Tree;
 pub use survey::{survey, survey_as_is};
 

@@ -85,7 +85,7 @@ fn file(
         _ => None,
     };
     let xattrs = match image.xattrs(record) {
-        Ok(all) => Some(all.into_iter().map(|(name, value)| (text(&name), value)).collect()),
+        Ok(all) => Some(all.into_iter().map(|x| (text(&x.name), x.value)).collect()),
         Err(e) => {
             faults.push(format!("{path}: {e}"));
             None

@@ -10,14 +10,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::FileType;
 
 use crate::disk::chunk::group;
 use crate::disk::extent::Extent;
 use crate::disk::inode::{flag, mode};
 use crate::disk::node::Expected;
 use crate::disk::{
-    BlockGroupItem, Chunk, DevExtent, DevItem, FileExtent, FileKind, InodeItem, Key, NodeRef,
-    RootItem, SuperBlock, dir, id, inode, kind, misc, view, wide,
+    BlockGroupItem, Chunk, DevExtent, DevItem, FileExtent, InodeItem, Key, NodeRef, RootItem,
+    SuperBlock, dir, id, inode, kind, misc, view, wide,
 };
 
 use super::{Image, Tree};
@@ -241,8 +242,8 @@ impl Leaf<'_> {
             let Ok(e) = entry else {
                 return bad("size", wide(bytes.len()), "whole entries");
             };
-            let is_xattr = e.kind == FileKind::Xattr.number();
-            if FileKind::of(e.kind).is_none() || is_xattr != (key.kind == kind::XATTR_ITEM) {
+            let is_xattr = e.kind == dir::XATTR;
+            if e.kind > dir::XATTR || is_xattr != (key.kind == kind::XATTR_ITEM) {
                 return bad("type", e.kind.into(), "a type of this item");
             }
             if !is_xattr {
@@ -302,7 +303,7 @@ impl Leaf<'_> {
             }
         }
         let m = i.mode.get();
-        if m & !(mode::TYPE | 0o7777) != 0 || FileKind::of_mode(m) == FileKind::Unknown {
+        if m & !(mode::TYPE | 0o7777) != 0 || FileType::from_mode(m).is_none() {
             return bad("mode", m.into(), "a type and permissions");
         }
         if i.is_dir() && i.nlink.get() > 1 {

@@ -4,7 +4,7 @@ use wp_base::{FsError, FsResult};
 
 use crate::core::Core;
 use crate::disk::dir::{entries, entry_bytes, name_hash};
-use crate::disk::{Entry, FileKind, Key, kind};
+use crate::disk::{Entry, Key, kind};
 use crate::tree::{Path, Purpose};
 
 use super::wrong;
@@ -19,7 +19,7 @@ pub struct NameEntry {
     pub location: Key,
     /// Transaction that made it.
     pub transid: u64,
-    /// What it names, as a number: see [`FileKind`].
+    /// What it names, as a number: see [`FileType::entry`].
     pub kind: u8,
     /// The name.
     pub name: Vec<u8>,
@@ -105,7 +105,7 @@ impl Core<'_> {
         index: u64,
         name: &[u8],
         location: Key,
-        kind: FileKind,
+        kind: u8,
     ) -> FsResult<()> {
         self.add_hashed_name(tree, dir, name, location, kind)?;
         self.add_index(tree, dir, index, name, location, kind)
@@ -118,7 +118,7 @@ impl Core<'_> {
         dir: u64,
         name: &[u8],
         location: Key,
-        kind: FileKind,
+        kind: u8,
     ) -> FsResult<()> {
         self.begin()?;
         let bytes = entry_bytes(location, self.transid(), kind, name, b"");
@@ -133,7 +133,7 @@ impl Core<'_> {
         index: u64,
         name: &[u8],
         location: Key,
-        kind: FileKind,
+        kind: u8,
     ) -> FsResult<()> {
         self.begin()?;
         let bytes = entry_bytes(location, self.transid(), kind, name, b"");

@@ -3,9 +3,9 @@
 use wp_base::{FsError, FsResult};
 
 use crate::core::Core;
-use crate::disk::dir::{DirItem, entries, entry_bytes, name_hash};
+use crate::disk::dir::{self, DirItem, entries, entry_bytes, name_hash};
 use crate::disk::node::{ITEM_BYTES, leaf_space};
-use crate::disk::{FileKind, Key, kind};
+use crate::disk::{Key, kind};
 
 use super::wrong;
 
@@ -61,7 +61,7 @@ impl Core<'_> {
             _ => {}
         }
         let key = key_of(ino, name);
-        let bytes = entry_bytes(Key::MIN, self.transid(), FileKind::Xattr, name, value);
+        let bytes = entry_bytes(Key::MIN, self.transid(), dir::XATTR, name, value);
         if is_there {
             if let Some((_, have, all)) = self.entry_of(tree, key, name)?
                 && have == all

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::FileType;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::disk::extent::flag;
@@ -10,8 +11,8 @@ use crate::disk::inode::{self, ref_bytes};
 use crate::disk::misc::uuid_key;
 use crate::disk::node::{self, HEADER_BYTES, ITEM_BYTES};
 use crate::disk::{
-    BlockGroupItem, Chunk, DevExtent, ExtentItem, FileKind, FreeSpaceInfo, Header, InodeItem, Item,
-    Key, Reference, RootItem, Timespec, at32, dir, id, kind, lo32, wide,
+    BlockGroupItem, Chunk, DevExtent, ExtentItem, FreeSpaceInfo, Header, InodeItem, Item, Key,
+    Reference, RootItem, Timespec, at32, dir, id, kind, lo32, wide,
 };
 
 use super::layout::{Layout, NewChunk};
@@ -147,7 +148,7 @@ fn root_tree(o: &MkfsOptions, layout: &Layout) -> Items {
     items.insert(Key::new(dir, kind::INODE_ITEM, 0), inode.as_bytes().to_vec());
     items.insert(Key::new(dir, kind::INODE_REF, dir), ref_bytes(0, b".."));
     let to = Key::new(id::FS_TREE, kind::ROOT_ITEM, u64::MAX);
-    let entry = dir::entry_bytes(to, 0, FileKind::Dir, b"default", b"");
+    let entry = dir::entry_bytes(to, 0, FileType::Dir.entry(), b"default", b"");
     items.insert(Key::new(dir, kind::DIR_ITEM, dir::name_hash(b"default")), entry);
     items.insert(Key::new(id::FS_TREE, kind::INODE_REF, dir), ref_bytes(0, b"default"));
     items

@@ -29,11 +29,12 @@ use std::fmt;
 
 use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, View};
+use wp_vfs::FileType;
 
 use crate::core::{Core, Disk};
 use crate::disk::dir;
 use crate::disk::inode::mode;
-use crate::disk::{FileKind, Key, Timespec, kind};
+use crate::disk::{Key, Timespec, kind};
 use crate::era::Era;
 use crate::image;
 use crate::site;
@@ -331,7 +332,7 @@ impl Replay<'_, '_> {
             return Ok(());
         }
         match self.insert_name(folder, index, name, to.objectid) {
-            Ok(()) if entry.kind != FileKind::Dir.number() => self.count_names_later(to.objectid),
+            Ok(()) if entry.kind != FileType::Dir.entry() => self.count_names_later(to.objectid),
             Ok(()) | Err(FsError::NotFound | FsError::Exists) => Ok(()),
             Err(e) => Err(e),
         }

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::FileType;
 
 use crate::core::Core;
 use crate::disk::dir::{self, entry_bytes, name_hash};
 use crate::disk::inode::{self, extref_bytes, extref_hash, ref_bytes};
 use crate::disk::node::{ITEM_BYTES, leaf_space};
-use crate::disk::{FileKind, Key, id, kind, wide};
+use crate::disk::{Key, id, kind, wide};
 
 use super::{Replay, broken, missing};
 
@@ -193,7 +194,7 @@ impl Replay<'_, '_> {
         }
         let location = Key::new(ino, kind::INODE_ITEM, 0);
         let transid = self.core.transid();
-        let entry = entry_bytes(location, transid, FileKind::of_mode(mode), name, b"");
+        let entry = entry_bytes(location, transid, FileType::entry_of_mode(mode), name, b"");
         if !self.append(by_name, have, &entry)? {
             return Err(broken("directory entry", folder, "room for one more with its hash"));
         }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::disk::dir::{DirIter, FileType, HEADER_BYTES};
+use wp_vfs::FileType;
+
+use crate::disk::dir::{DirIter, HEADER_BYTES};
 use crate::disk::{DirEntry, DirEntryTail, ino};
 
 use super::finding::Kind;
@@ -184,7 +186,7 @@ fn is_sound(s: &mut State<'_>, e: &DirEntry<'_>, place: &str) -> bool {
 fn type_of(s: &mut State<'_>, e: &DirEntry<'_>, place: &str) {
     let Some(used) = s.used.get(&e.inode) else { return };
     let has_types = s.sb.has_incompat(crate::disk::incompat::FILETYPE);
-    let right = if has_types { FileType::of_mode(used.mode).byte() } else { 0 };
+    let right = if has_types { FileType::entry_of_mode(used.mode.into()) } else { 0 };
     if e.file_type == 0 && right != 0 {
         // "Look at the inode."
         s.harmless(Kind::DirType, place.to_owned(), e.file_type, right);

@@ -1,7 +1,9 @@
 //! Every inode that is in use: its fields, its map, its attributes.
 
+use wp_vfs::FileType;
+
 use crate::disk::inode::flag;
-use crate::disk::{FileType, GroupDesc, Inode, InodeExtra, compat, incompat, ino, ro_compat};
+use crate::disk::{GroupDesc, Inode, InodeExtra, compat, incompat, ino, ro_compat};
 
 use super::blocks::{self, Map};
 use super::finding::Kind;
@@ -103,11 +105,11 @@ fn one(s: &mut State<'_>, number: u32, raw: &[u8]) {
     }
     fields(s, number, &i, raw);
     let spb = s.g.block_size.sectors();
-    match FileType::of_mode(i.mode.get()) {
-        FileType::File => file(s, number, &i),
-        FileType::Dir => dir(s, number, &i),
-        FileType::Symlink => symlink(s, number, &i, spb),
-        FileType::Unknown => {
+    match FileType::from_mode(i.mode.get().into()) {
+        Some(FileType::File) => file(s, number, &i),
+        Some(FileType::Dir) => dir(s, number, &i),
+        Some(FileType::Symlink) => symlink(s, number, &i, spb),
+        None => {
             s.add(Kind::InodeMode, place(number, "i_mode"), i.mode.get(), "a known file type");
         }
         _ => device(s, number, &i),

@@ -12,7 +12,7 @@ use wp_base::Corruption;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{index, inode::mode, wide};
+use super::{index, wide};
 
 /// What precedes a name. `struct ext4_dir_entry_2`.
 #[derive(
@@ -26,7 +26,7 @@ pub struct DirEntryHeader {
     pub rec_len: U16,
     /// `name_len`, bytes.
     pub name_len: u8,
-    /// `file_type`, see [`FileType`]; the high byte of the name's length without the filetype
+    /// `file_type`, see [`wp_vfs::FileType::entry`]; the high byte of the name's length without the filetype
     /// feature.
     pub file_type: u8,
 }
@@ -60,58 +60,6 @@ pub const HEADER_BYTES: usize = 8;
 pub const NAME_MAX: usize = 255;
 /// Shortest `rec_len`: header and four bytes of name.
 pub const REC_LEN_MIN: usize = 12;
-
-/// Types in directory entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum FileType {
-    /// `EXT4_FT_UNKNOWN`: look at the inode.
-    Unknown = 0,
-    /// `EXT4_FT_REG_FILE`.
-    File = 1,
-    /// `EXT4_FT_DIR`.
-    Dir = 2,
-    /// `EXT4_FT_CHRDEV`.
-    CharDevice = 3,
-    /// `EXT4_FT_BLKDEV`.
-    BlockDevice = 4,
-    /// `EXT4_FT_FIFO`.
-    Fifo = 5,
-    /// `EXT4_FT_SOCK`.
-    Socket = 6,
-    /// `EXT4_FT_SYMLINK`.
-    Symlink = 7,
-}
-
-impl FileType {
-    /// From an entry's byte; `None` if it means nothing.
-    pub fn load(byte: u8) -> Option<FileType> {
-        use FileType::*;
-        [Unknown, File, Dir, CharDevice, BlockDevice, Fifo, Socket, Symlink]
-            .get(usize::from(byte))
-            .copied()
-    }
-
-    /// Of an inode's `mode`; `Unknown` if its type bits mean nothing.
-    pub fn of_mode(m: u16) -> FileType {
-        match m & mode::TYPE {
-            mode::FILE => FileType::File,
-            mode::DIR => FileType::Dir,
-            mode::CHAR_DEVICE => FileType::CharDevice,
-            mode::BLOCK_DEVICE => FileType::BlockDevice,
-            mode::FIFO => FileType::Fifo,
-            mode::SOCKET => FileType::Socket,
-            mode::SYMLINK => FileType::Symlink,
-            _ => FileType::Unknown,
-        }
-    }
-
-    /// The byte in an entry.
-    #[expect(clippy::as_conversions, reason = "repr(u8)")]
-    pub const fn byte(self) -> u8 {
-        self as u8
-    }
-}
 
 impl DirEntryTail {
     /// Its size in bytes.

@@ -34,7 +34,7 @@ pub mod xattr;
 mod tests;
 
 pub use csum::Checksums;
-pub use dir::{DirEntry, DirEntryHeader, DirEntryTail, DirIter, FileType};
+pub use dir::{DirEntry, DirEntryHeader, DirEntryTail, DirIter};
 pub use extent::{Extent, ExtentHeader, ExtentIdx, ExtentNode, ExtentTail};
 pub use feature::{compat, incompat, ro_compat};
 pub use geometry::{Geometry, InodeSlot};

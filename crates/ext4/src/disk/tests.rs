@@ -1,5 +1,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test may panic")]
 
+use wp_vfs::FileType;
+
 use super::*;
 
 const INODES: u32 = 100;
@@ -9,7 +11,7 @@ fn block_with(names: &[(&str, u32)]) -> Vec<u8> {
     dir::format(&mut block, true);
     for (name, ino) in names {
         let at = dir::find_room(&block, 0, INODES, 0, name.len()).unwrap().unwrap();
-        dir::insert(&mut block, at, *ino, name.as_bytes(), FileType::File.byte());
+        dir::insert(&mut block, at, *ino, name.as_bytes(), FileType::File.entry());
     }
     block
 }

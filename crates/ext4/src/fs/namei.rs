@@ -15,7 +15,7 @@ use super::data::RETRIES;
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
 use crate::disk::inode::{flag, mode};
-use crate::disk::{FileType as DirType, dir, incompat, ro_compat};
+use crate::disk::{dir, incompat, ro_compat};
 
 /// Most links of an inode (`EXT4_LINK_MAX`); directories beyond it count as having one.
 pub(super) const LINK_MAX: u16 = 65000;
@@ -42,7 +42,7 @@ impl Ext4 {
     /// length, and zero (`ext4_set_de_type`).
     pub(super) fn type_byte(&self, mode: u16) -> u8 {
         if self.sb.borrow().has_incompat(incompat::FILETYPE) {
-            DirType::of_mode(mode).byte()
+            FileType::entry_of_mode(mode.into())
         } else {
             0
         }

@@ -225,15 +225,9 @@ impl FileSystem for Mounted {
                 if name == b"." || name == b".." {
                     continue;
                 }
-                let kind = match disk::FileType::load(kind) {
-                    Some(disk::FileType::File) => FileType::File,
-                    Some(disk::FileType::Dir) => FileType::Dir,
-                    Some(disk::FileType::Symlink) => FileType::Symlink,
-                    Some(disk::FileType::CharDevice) => FileType::Char,
-                    Some(disk::FileType::BlockDevice) => FileType::Block,
-                    Some(disk::FileType::Fifo) => FileType::Fifo,
-                    Some(disk::FileType::Socket) => FileType::Socket,
-                    _ => soon!(self.0.inode(ino))?.kind(),
+                let kind = match FileType::from_entry(kind) {
+                    Some(kind) => kind,
+                    None => soon!(self.0.inode(ino))?.kind(),
                 };
                 out.push(DirEntry { name, ino: Ino(u64::from(ino)), kind });
             }

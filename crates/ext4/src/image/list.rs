@@ -1,112 +1,21 @@
 //! What is in the image: every file with its attributes and a hash of its contents.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{Overlay, View};
-use wp_vfs::Digest;
+use wp_vfs::{Digest, Entry, FileInfo, FileType, Listable, Misread, Xattr};
 
+use crate::disk::ino;
 use crate::disk::inode::{flag, mode};
-use crate::disk::{FileType, ino};
 
-use super::{AtMount, Image, InodeRecord, Recovery, Xattr, recover_at_mount};
-
-/// What a path names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Dir,
-    /// A symbolic link.
-    Symlink,
-    /// A character device.
-    CharDevice,
-    /// A block device.
-    BlockDevice,
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// The type bits mean nothing.
-    Unknown,
-}
-
-impl FileKind {
-    /// As `inspect --json` prints it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FileKind::File => "file",
-            FileKind::Dir => "dir",
-            FileKind::Symlink => "symlink",
-            FileKind::CharDevice => "char",
-            FileKind::BlockDevice => "block",
-            FileKind::Fifo => "fifo",
-            FileKind::Socket => "socket",
-            FileKind::Unknown => "unknown",
-        }
-    }
-
-    fn of_mode(m: u16) -> FileKind {
-        match FileType::of_mode(m) {
-            FileType::File => FileKind::File,
-            FileType::Dir => FileKind::Dir,
-            FileType::Symlink => FileKind::Symlink,
-            FileType::CharDevice => FileKind::CharDevice,
-            FileType::BlockDevice => FileKind::BlockDevice,
-            FileType::Fifo => FileKind::Fifo,
-            FileType::Socket => FileKind::Socket,
-            FileType::Unknown => FileKind::Unknown,
-        }
-    }
-}
-
-/// A file, directory or link.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileInfo {
-    /// Path from the root, without a leading slash, as bytes.
-    pub path: Vec<u8>,
-    /// What it is.
-    pub kind: FileKind,
-    /// Inode number.
-    pub ino: u32,
-    /// Permissions, with setuid, setgid and sticky.
-    pub mode: u16,
-    /// Links.
-    pub nlink: u16,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Size in bytes.
-    pub size: u64,
-    /// Space in use, in sectors of 512 bytes.
-    pub sectors: u64,
-    /// Digest of a regular file's contents, if asked for and readable.
-    pub sha256: Option<Digest>,
-    /// Target of a symbolic link.
-    pub target: Option<Vec<u8>>,
-    /// Extended attributes, by name.
-    pub xattrs: Vec<Xattr>,
-}
-
-/// Something wrong with a file; the listing goes on without what it concerns.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// Path of the file; empty for the root.
-    pub path: Vec<u8>,
-    /// What is wrong.
-    pub error: FsError,
-}
+use super::{AtMount, Image, InodeRecord, Recovery, recover_at_mount};
 
 /// How to list.
 #[derive(Clone, Copy, Debug)]
 pub struct InspectOptions {
     /// Compute SHA-256 of regular files?
     pub hash: bool,
-    /// Most bytes to read and hash in all, so that blocks that many files have on paper do not take
-    /// years. A file that goes beyond gets no hash, and a finding. Holes of sparse files are free.
+    /// Most bytes to read and hash in all, see [`wp_vfs::list`].
     pub hash_bytes_max: u64,
     /// Rules of recovery.
     pub policy: RecoverPolicy,
@@ -135,7 +44,7 @@ pub struct Inspection {
     /// Journal and orphans; what recovery found.
     pub recovery: Recovery,
     /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Misread>,
     /// Every path but the root and lost+found with what is in it, sorted by path.
     pub files: Vec<FileInfo>,
 }
@@ -152,57 +61,35 @@ pub fn inspect(view: &dyn View, options: &InspectOptions) -> FsResult<Inspection
     super::mount::check_blocks(&image, options.version)?;
     let (files, mut findings) = list(&image, options);
     let reported = recovery.reported.iter().cloned();
-    findings.extend(reported.map(|error| Finding { path: Vec::new(), error }));
+    findings.extend(reported.map(|error| Misread { path: Vec::new(), error }));
     Ok(Inspection { recovery, findings, files })
 }
 
 /// Lists an image as it is, without recovery: files sorted by path, and what is wrong.
-pub fn list(image: &Image<'_>, options: &InspectOptions) -> (Vec<FileInfo>, Vec<Finding>) {
-    let mut lister = Lister {
-        image,
-        hash: options.hash,
-        hash_bytes_left: options.hash_bytes_max,
-        // Each block of a sound file system belongs to one directory, each inode to one.
-        blocks_left: image.g.blocks_count.saturating_mul(2),
-        dirs_seen: BTreeSet::from([ino::ROOT]),
-        hashes: BTreeMap::new(),
-        files: Vec::new(),
-        findings: Vec::new(),
-    };
-    lister.run();
-    let (mut files, mut findings) = (lister.files, lister.findings);
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    findings.sort_by(|a, b| a.path.cmp(&b.path));
-    (files, findings)
+pub fn list(image: &Image<'_>, options: &InspectOptions) -> (Vec<FileInfo>, Vec<Misread>) {
+    // Each block of a sound file system belongs to one directory, each inode to one.
+    let mut files = Files { image, blocks_left: image.g.blocks_count.saturating_mul(2) };
+    wp_vfs::list(&mut files, options.hash.then_some(options.hash_bytes_max))
 }
 
-struct Lister<'a> {
+/// The files of an image.
+struct Files<'a> {
     image: &'a Image<'a>,
-    hash: bool,
-    hash_bytes_left: u64,
+    /// Blocks of directories that may still be read.
     blocks_left: u64,
-    dirs_seen: BTreeSet<u32>,
-    /// Hashes of files with several names, which are read once.
-    hashes: BTreeMap<u32, Digest>,
-    files: Vec<FileInfo>,
-    findings: Vec<Finding>,
 }
 
-impl Lister<'_> {
-    fn run(&mut self) {
-        // A list of what is to do instead of recursion: names nest as deep as an image says.
-        let mut dirs = vec![(Vec::new(), ino::ROOT)];
-        while let Some((path, number)) = dirs.pop() {
-            match self.directory(&path, number) {
-                Ok(found) => dirs.extend(found),
-                Err(error) => self.findings.push(Finding { path, error }),
-            }
-        }
+impl Listable for Files<'_> {
+    type Record = InodeRecord;
+    type Dir = u32;
+    type Link = u32;
+
+    fn root(&self) -> FsResult<(u32, (u64, u64))> {
+        Ok((ino::ROOT, (0, ino::ROOT.into())))
     }
 
-    /// Lists a directory; returns its subdirectories.
-    fn directory(&mut self, path: &[u8], number: u32) -> FsResult<Vec<(Vec<u8>, u32)>> {
-        let record = self.image.inode(number)?;
+    fn entries(&mut self, number: &u32) -> FsResult<Vec<Entry<u32>>> {
+        let record = self.image.inode(*number)?;
         if !record.inode.is_dir() {
             let found = record.inode.mode.get().into();
             return Err(FsError::corrupt("ext4 inode", "i_mode", record.at, found, "a directory"));
@@ -213,50 +100,27 @@ impl Lister<'_> {
                 FsError::corrupt("ext4 directory", "i_size", record.at, blocks, "blocks of its own")
             })?;
         }
-        let mut dirs = Vec::new();
-        for name in self.image.names(&record)? {
-            if path.is_empty() && name.name == b"lost+found" {
-                continue;
-            }
-            let mut full = path.to_vec();
-            if !full.is_empty() {
-                full.push(b'/');
-            }
-            full.extend_from_slice(&name.name);
-            match self.file(&full, name.inode) {
-                Ok(FileKind::Dir) => dirs.push((full, name.inode)),
-                Ok(_) => {}
-                Err(error) => self.findings.push(Finding { path: full, error }),
-            }
-        }
-        Ok(dirs)
+        let is_shown = |name: &[u8]| *number != ino::ROOT || name != b"lost+found";
+        let names = self.image.names(&record)?.into_iter().filter(|n| is_shown(&n.name));
+        Ok(names.map(|n| Entry { name: n.name, link: n.inode }).collect())
     }
 
-    /// Lists one name.
-    fn file(&mut self, path: &[u8], number: u32) -> FsResult<FileKind> {
-        let record = self.image.named_inode(number)?;
+    fn follow(&self, _: &u32, number: &u32) -> FsResult<InodeRecord> {
+        self.image.named_inode(*number)
+    }
+
+    fn attributes(&self, record: &InodeRecord) -> FsResult<FileInfo> {
         let inode = &record.inode;
-        let kind = FileKind::of_mode(inode.mode.get());
-        if kind == FileKind::Unknown {
-            let found = inode.mode.get().into();
-            return Err(FsError::corrupt("ext4 inode", "i_mode", record.at, found, "a known type"));
-        }
-        if kind == FileKind::Dir && !self.dirs_seen.insert(number) {
-            let expected = "a directory with one name";
-            return Err(FsError::corrupt(
-                "ext4 directory",
-                "inode",
-                record.at,
-                number.into(),
-                expected,
-            ));
-        }
-        let mut info = FileInfo {
-            path: path.to_vec(),
+        let all = inode.mode.get();
+        let kind = FileType::from_mode(all.into()).ok_or_else(|| {
+            FsError::corrupt("ext4 inode", "i_mode", record.at, all.into(), "a known type")
+        })?;
+        Ok(FileInfo {
+            path: Vec::new(),
             kind,
-            ino: number,
-            mode: inode.mode.get() & mode::PERMISSIONS,
-            nlink: inode.links_count.get(),
+            ino: record.number.into(),
+            mode: (all & mode::PERMISSIONS).into(),
+            nlink: inode.links_count.get().into(),
             uid: inode.uid(),
             gid: inode.gid(),
             size: inode.size(),
@@ -264,43 +128,31 @@ impl Lister<'_> {
             sha256: None,
             target: None,
             xattrs: Vec::new(),
-        };
-        self.details(&record, &mut info);
-        self.files.push(info);
-        Ok(kind)
+        })
     }
 
-    /// What may fail without the file being lost.
-    fn details(&mut self, record: &InodeRecord, info: &mut FileInfo) {
-        let mut findings = Vec::new();
-        let mut keep = |error| findings.push(Finding { path: info.path.clone(), error });
-        match self.image.xattrs(record) {
-            Ok(xattrs) => info.xattrs = xattrs,
-            Err(e) => keep(e),
-        }
-        if info.kind == FileKind::Symlink {
-            match self.image.link_target(record) {
-                Ok(target) => info.target = Some(target),
-                Err(e) => keep(e),
-            }
-        }
-        if info.kind == FileKind::File && self.hash {
-            match self.hash(record) {
-                Ok(hash) => info.sha256 = Some(hash),
-                Err(e) => keep(e),
-            }
-        }
-        self.findings.append(&mut findings);
+    fn identity(&self, record: &InodeRecord) -> (u64, u64) {
+        (0, record.number.into())
     }
 
-    fn hash(&mut self, record: &InodeRecord) -> FsResult<Digest> {
-        if let Some(hash) = self.hashes.get(&record.number) {
-            return Ok(*hash);
-        }
-        let hash = self.image.sha256(record, &mut self.hash_bytes_left)?;
-        if record.inode.links_count.get() > 1 {
-            self.hashes.insert(record.number, hash);
-        }
-        Ok(hash)
+    fn dir(&self, record: &InodeRecord) -> Option<u32> {
+        Some(record.number)
+    }
+
+    fn met_twice(&self, record: &InodeRecord) -> FsError {
+        let expected = "a directory with one name";
+        FsError::corrupt("ext4 directory", "inode", record.at, record.number.into(), expected)
+    }
+
+    fn xattrs(&self, record: &InodeRecord) -> FsResult<Vec<Xattr>> {
+        self.image.xattrs(record)
+    }
+
+    fn link_target(&self, record: &InodeRecord) -> FsResult<Vec<u8>> {
+        self.image.link_target(record)
+    }
+
+    fn sha256(&self, record: &InodeRecord, bytes_left: &mut u64) -> FsResult<Digest> {
+        self.image.sha256(record, bytes_left)
     }
 }

@@ -33,13 +33,12 @@ use crate::disk::{Checksums, Geometry, GroupDesc, Inode, InodeExtra, SuperBlock}
 pub use classes::{BlockClass, BlockClasses};
 pub use dirs::{DirName, Listing};
 pub use fast_commit::FastCommits;
-pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
+pub use list::{InspectOptions, Inspection, inspect, list};
 pub use map::{FileMap, Run};
 pub use recovery::{
     AtMount, Recovery, Stage, log_map, recover, recover_at_mount, recover_staged, replay_journal,
 };
 pub use survey::survey;
-pub use xattrs::Xattr;
 
 /// Incompatible features with which we can read a file system.
 pub const INCOMPAT_READABLE: u32 = incompat::FILETYPE

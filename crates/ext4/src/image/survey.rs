@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::Overlay;
-use wp_vfs::{FileFlags, FileType, Run, Stat, Survey, SurveyedFile, TimeSpec};
+use wp_vfs::{FileFlags, FileType, Run, Stat, Survey, SurveyedFile, TimeSpec, Xattr};
 
 use super::recovery::mounted;
-use super::{Image, InodeRecord, Recovery, Xattr};
+use super::{Image, InodeRecord, Recovery};
 use crate::disk::{Stamp, SuperBlock, ino};
 
 /// Recovers into `overlay` as a mount would and surveys the result; `now` is the time of deletion

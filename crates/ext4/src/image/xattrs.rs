@@ -1,6 +1,7 @@
 //! Extended attributes as `getxattr` shows them.
 
 use wp_base::{Corruption, FsError, FsResult};
+use wp_vfs::Xattr;
 use zerocopy::FromBytes;
 
 use crate::disk::Inode;
@@ -8,15 +9,6 @@ use crate::disk::inode::flag;
 use crate::disk::xattr::{self, XattrEntry, XattrHeader};
 
 use super::{Image, InodeRecord};
-
-/// An attribute.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Xattr {
-    /// Full name, with its prefix.
-    pub name: Vec<u8>,
-    /// Value.
-    pub value: Vec<u8>,
-}
 
 /// Bytes that hold attributes, with what it takes to find them there.
 pub(super) struct Area {

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use wp_vfs::FileType;
+
 use zerocopy::IntoBytes;
 
 use crate::disk::inode::{flag, mode};
 use crate::disk::orphan::OrphanTail;
 use crate::disk::{
-    Checksums, DirEntryTail, Extent, ExtentHeader, ExtentIdx, FileType, Geometry, Inode,
-    InodeExtra, SuperBlock, compat, dir, hi32, incompat, ino, lo32,
+    Checksums, DirEntryTail, Extent, ExtentHeader, ExtentIdx, Geometry, Inode, InodeExtra,
+    SuperBlock, compat, dir, hi32, incompat, ino, lo32,
 };
 
 use super::options::MkfsError;
@@ -168,12 +170,8 @@ impl Maker<'_> {
             let goal = lost_found_blocks[lost_found_blocks.len() - 1];
             lost_found_blocks.push(self.alloc(goal, "lost+found")?);
         }
-        let dir_type = if self.sb.has_incompat(incompat::FILETYPE) {
-            FileType::Dir
-        } else {
-            FileType::Unknown
-        }
-        .byte();
+        let has_types = self.sb.has_incompat(incompat::FILETYPE);
+        let dir_type = if has_types { FileType::Dir.entry() } else { 0 };
         let tail = if self.sums.metadata() { DirEntryTail::BYTES } else { 0 };
 
         let mut root = self.new_dir_block(ino::ROOT, ino::ROOT, dir_type);

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::FsResult;
+use wp_vfs::FileType;
 
 use crate::disk::feature;
 use crate::disk::inode::{advise, flag, inline};
 use crate::disk::{
-    Block, Checksums, DentryArea, FileType, Footer, Geometry, Inode, Node, Shape, addr, hash, nid,
-    tree, xattr,
+    Block, Checksums, DentryArea, Footer, Geometry, Inode, Node, Shape, addr, hash, nid, tree,
+    xattr,
 };
 
 use super::extent::LargestSeen;
@@ -39,7 +40,7 @@ pub(super) struct Seen {
     /// Names that lead to an inode.
     links: BTreeMap<u32, u32>,
     /// Links that inodes claim, and what they are.
-    claimed: BTreeMap<u32, (u32, FileType)>,
+    claimed: BTreeMap<u32, (u32, Option<FileType>)>,
     /// Directories below a directory.
     subdirs: BTreeMap<u32, u32>,
     dirs: Vec<(u32, u32)>,
@@ -47,9 +48,9 @@ pub(super) struct Seen {
 
 pub(super) fn walk(t: &Tables<'_>, report: &mut Report) -> FsResult<Seen> {
     let mut s = Seen::default();
-    inode(t, &mut s, report, nid::ROOT, nid::ROOT, Some(FileType::Dir))?;
+    inode(t, &mut s, report, nid::ROOT, nid::ROOT, Some(FileType::Dir.entry()))?;
     for ino in t.sb.qf_ino.iter().map(|i| i.get()).filter(|i| *i != 0) {
-        inode(t, &mut s, report, ino, ino, Some(FileType::File))?;
+        inode(t, &mut s, report, ino, ino, Some(FileType::File.entry()))?;
         // Nothing names them.
         s.links.insert(ino, 1);
     }
@@ -71,7 +72,7 @@ pub(super) fn walk(t: &Tables<'_>, report: &mut Report) -> FsResult<Seen> {
     }
     for (ino, (claimed, kind)) in &s.claimed {
         let subdirs = s.subdirs.get(ino).copied().unwrap_or(0);
-        let right = if *kind == FileType::Dir {
+        let right = if *kind == Some(FileType::Dir) {
             2 + subdirs
         } else {
             s.links.get(ino).copied().unwrap_or(0)
@@ -135,14 +136,14 @@ fn node(
     Ok(Some(block))
 }
 
-/// Looks at an inode and all its nodes. `kind`: as its name says.
+/// Looks at an inode and all its nodes. `told`: its type, as the entry of its name has it.
 fn inode(
     t: &Tables<'_>,
     s: &mut Seen,
     report: &mut Report,
     ino: u32,
     parent: u32,
-    kind: Option<FileType>,
+    told: Option<u8>,
 ) -> FsResult<()> {
     let Some(block) = node(t, s, report, (ino, ino, 0))? else { return Ok(()) };
     let place = format!("inode {ino}");
@@ -163,12 +164,14 @@ fn inode(
         s.gaps = true;
         return Ok(());
     }
-    let own = FileType::of_mode(i.mode.get());
-    if own == FileType::Unknown {
+    let own = FileType::from_mode(i.mode.get().into());
+    if own.is_none() {
         report.add(Kind::Inode, place.as_str(), i.mode.get(), "a type");
     }
-    if let Some(kind) = kind.filter(|k| *k != own) {
-        report.add(Kind::Dentry, place.as_str(), format!("{kind:?}"), format!("{own:?}"));
+    let right = own.map_or(0, FileType::entry);
+    if let Some(told) = told.filter(|told| *told != right) {
+        let told = FileType::from_entry(told);
+        report.add(Kind::Dentry, place.as_str(), FileType::word_of(told), FileType::word_of(own));
     }
     s.claimed.insert(ino, (i.links.get(), own));
     let mut count = 1;
@@ -176,7 +179,7 @@ fn inode(
     fields(t, report, i, &place);
     // The addresses of a device file are its number (`__set_inode_rdev`), and those of a FIFO or a
     // socket are none.
-    let has_blocks = matches!(own, FileType::File | FileType::Dir | FileType::Symlink);
+    let has_blocks = matches!(own, Some(FileType::File | FileType::Dir | FileType::Symlink));
     if has_blocks && i.inline & (inline::DATA | inline::DENTRY) == 0 {
         data(t, s, report, ino, &block, &mut count)?;
     }
@@ -442,22 +445,22 @@ fn take(
             report.add(Kind::Dentry, at.as_str(), "a name with `/` or a zero byte", "a name");
         }
         check_hash(report, dir, &d, &at);
-        let kind = FileType::of(d.entry.file_type);
+        let kind = FileType::from_entry(d.entry.file_type);
         if ino < nid::ROOT || ino == dir.ino || ino == nid::ROOT {
             report.add(Kind::Dentry, at, ino, "another file's inode");
             continue;
         }
         *s.links.entry(ino).or_insert(0) += 1;
-        if kind == FileType::Dir {
+        if kind == Some(FileType::Dir) {
             *s.subdirs.entry(dir.ino).or_insert(0) += 1;
         }
         let is_second = s.nodes.contains(&ino) && s.claimed.contains_key(&ino);
         if !is_second {
-            inode(t, s, report, ino, dir.ino, Some(kind))?;
-        } else if kind == FileType::Dir {
+            inode(t, s, report, ino, dir.ino, Some(d.entry.file_type))?;
+        } else if kind == Some(FileType::Dir) {
             report.add(Kind::Dentry, at, format!("directory {ino} again"), "one name");
         } else if let Some((_, own)) = s.claimed.get(&ino).filter(|(_, own)| *own != kind) {
-            report.add(Kind::Dentry, at, format!("{kind:?}"), format!("{own:?}"));
+            report.add(Kind::Dentry, at, FileType::word_of(kind), FileType::word_of(*own));
         }
     }
     Ok(())
@@ -475,9 +478,9 @@ fn dot(report: &mut Report, dir: &Directory<'_>, d: &crate::disk::dir::Dentry<'_
     if d.name == b".." && dir.ino != nid::ROOT && ino == right && ino != parent {
         report.add(Kind::Inode, format!("inode {}: i_pino", dir.ino), parent, ino);
     }
-    let kind = FileType::of(d.entry.file_type);
-    if kind != FileType::Dir {
-        report.add(Kind::Dentry, at, format!("{kind:?}"), "Dir");
+    let kind = FileType::from_entry(d.entry.file_type);
+    if kind != Some(FileType::Dir) {
+        report.add(Kind::Dentry, at, FileType::word_of(kind), FileType::Dir.word());
     }
     // `f2fs_hash_filename()` gives both the hash 0.
     let hash = d.entry.hash_code.get();

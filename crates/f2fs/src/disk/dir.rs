@@ -12,68 +12,7 @@ use wp_base::Corruption;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::inode::mode;
 use super::{BLOCK_BYTES, bits, count, index};
-
-/// What a name names, as its entry has it. `F2FS_FT_*`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileType {
-    /// Not known.
-    Unknown,
-    /// A regular file.
-    File,
-    /// A directory.
-    Dir,
-    /// A character device.
-    CharDevice,
-    /// A block device.
-    BlockDevice,
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A symbolic link.
-    Symlink,
-}
-
-impl FileType {
-    /// All, by their numbers.
-    const ALL: [FileType; 8] = [
-        FileType::Unknown,
-        FileType::File,
-        FileType::Dir,
-        FileType::CharDevice,
-        FileType::BlockDevice,
-        FileType::Fifo,
-        FileType::Socket,
-        FileType::Symlink,
-    ];
-
-    /// The one with a number; `Unknown` if there is none.
-    pub fn of(number: u8) -> FileType {
-        FileType::ALL.get(usize::from(number)).copied().unwrap_or(FileType::Unknown)
-    }
-
-    /// Its number.
-    pub fn number(self) -> u8 {
-        let n = FileType::ALL.iter().position(|t| *t == self).unwrap_or(0);
-        super::lo8(count(n))
-    }
-
-    /// Of an inode's mode. `set_de_type`.
-    pub fn of_mode(m: u16) -> FileType {
-        match m & mode::TYPE {
-            mode::FILE => FileType::File,
-            mode::DIR => FileType::Dir,
-            mode::CHAR_DEVICE => FileType::CharDevice,
-            mode::BLOCK_DEVICE => FileType::BlockDevice,
-            mode::FIFO => FileType::Fifo,
-            mode::SOCKET => FileType::Socket,
-            mode::SYMLINK => FileType::Symlink,
-            _ => FileType::Unknown,
-        }
-    }
-}
 
 /// Entry of a name. `struct f2fs_dir_entry`.
 #[derive(
@@ -87,7 +26,7 @@ pub struct DentryEntry {
     pub ino: U32,
     /// `name_len`, bytes.
     pub name_len: U16,
-    /// `file_type`, see [`FileType::of`].
+    /// `file_type`, see [`wp_vfs::FileType::entry`].
     pub file_type: u8,
 }
 const _: () = assert!(size_of::<DentryEntry>() == DentryEntry::BYTES);
@@ -280,11 +219,11 @@ impl DentryArea {
     }
 
     /// Points the entry in a slot to another inode. Panics beyond the area. `f2fs_set_link`.
-    pub fn set_target(&self, bytes: &mut [u8], slot: u32, ino: u32, file_type: FileType) {
+    pub fn set_target(&self, bytes: &mut [u8], slot: u32, ino: u32, file_type: u8) {
         let place = bytes.get_mut(self.entry_range(slot)).expect("a slot of the area");
         let entry = DentryEntry::mut_from_bytes(place).expect("its size");
         entry.ino = ino.into();
-        entry.file_type = file_type.number();
+        entry.file_type = file_type;
     }
 
     /// Is no slot taken?
@@ -303,7 +242,7 @@ mod tests {
             hash_code: super::super::hash::name_hash(name).into(),
             ino: ino.into(),
             name_len: super::super::lo16(count(name.len())).into(),
-            file_type: FileType::File.number(),
+            file_type: wp_vfs::FileType::File.entry(),
         }
     }
 

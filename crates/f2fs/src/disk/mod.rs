@@ -36,7 +36,7 @@ pub mod xattr;
 
 pub use checkpoint::{Checkpoint, CheckpointHead, Log, alloc, cp_flag};
 pub use checksum::Checksums;
-pub use dir::{DentryArea, DentryEntry, FileType};
+pub use dir::{DentryArea, DentryEntry};
 pub use geometry::{Device, Geometry};
 pub use inode::{Inode, InodeExtra, Stamp};
 pub use nat::{NatBits, NatEntry, NatJournalEntry};

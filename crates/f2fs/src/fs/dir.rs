@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer};
+use wp_vfs::FileType;
 
 use super::dnode::{Find, Found};
 use super::ino_sets::InoSet;
@@ -16,7 +17,7 @@ use super::io::Kind;
 use super::mount::{F2fs, FsyncMode};
 use crate::disk::dir::{Dentry, slots_of};
 use crate::disk::inode::{advise, inline};
-use crate::disk::{self, DentryArea, DentryEntry, FileType, Geometry, addr, count, hash, lo16};
+use crate::disk::{self, DentryArea, DentryEntry, Geometry, addr, count, hash, lo16};
 
 /// A name where it stands.
 #[derive(Clone)]
@@ -43,7 +44,8 @@ impl Place {
 pub(super) struct Link<'a> {
     pub name: &'a [u8],
     pub ino: u32,
-    pub kind: FileType,
+    /// [`FileType::entry`].
+    pub file_type: u8,
 }
 
 impl Link<'_> {
@@ -56,7 +58,7 @@ impl Link<'_> {
             hash_code: self.hash().into(),
             ino: self.ino.into(),
             name_len: lo16(count(self.name.len())).into(),
-            file_type: self.kind.number(),
+            file_type: self.file_type,
         }
     }
 }
@@ -184,8 +186,8 @@ impl F2fs {
         name: &[u8],
         inode: &Rc<Inode>,
     ) -> FsResult<()> {
-        let kind = FileType::of_mode(inode.f.borrow().mode);
-        let link = Link { name, ino: inode.ino, kind };
+        let file_type = FileType::entry_of_mode(inode.f.borrow().mode.into());
+        let link = Link { name, ino: inode.ino, file_type };
         if dir.has_inline(inline::DENTRY) {
             let buf = self.node(dir.ino).await?;
             let slots = slots_of(name.len());
@@ -336,7 +338,8 @@ impl F2fs {
         node: &Rc<Buffer>,
     ) -> FsResult<()> {
         let dots = |area: &DentryArea, bytes: &mut [u8]| {
-            let one = |name: &'static [u8], ino| Link { name, ino, kind: FileType::Dir };
+            let one =
+                |name: &'static [u8], ino| Link { name, ino, file_type: FileType::Dir.entry() };
             area.put(bytes, 0, &one(b".", inode.ino).entry(), b".");
             area.put(bytes, 1, &one(b"..", parent.ino).entry(), b"..");
         };
@@ -412,8 +415,8 @@ impl F2fs {
         self.truncate_inline(dir, node, 0).await;
         let all = area.names(&bytes, 0)?;
         for d in &all {
-            let kind = FileType::of(d.entry.file_type);
-            let link = Link { name: d.name, ino: d.entry.ino.get(), kind };
+            let file_type = d.entry.file_type;
+            let link = Link { name: d.name, ino: d.entry.ino.get(), file_type };
             if let Err(e) = self.add_regular(dir, &link, None).await {
                 self.truncate_blocks(dir, 0, false).await?;
                 self.change_names(dir, node, true, |_, b| b.copy_from_slice(&bytes)).await;
@@ -445,7 +448,7 @@ impl F2fs {
 
     /// Points a name to another inode (`f2fs_set_link`).
     pub(super) async fn set_link(&self, dir: &Rc<Inode>, place: &Place, inode: &Inode) {
-        let kind = FileType::of_mode(inode.f.borrow().mode);
+        let kind = FileType::entry_of_mode(inode.f.borrow().mode.into());
         self.change_names(dir, &place.buf, place.is_inline, |a, b| {
             a.set_target(b, place.slot, inode.ino, kind);
         })

@@ -98,19 +98,6 @@ impl Opened for Inode {
     }
 }
 
-fn kind_of(t: disk::FileType) -> Option<FileType> {
-    Some(match t {
-        disk::FileType::File => FileType::File,
-        disk::FileType::Dir => FileType::Dir,
-        disk::FileType::Symlink => FileType::Symlink,
-        disk::FileType::CharDevice => FileType::Char,
-        disk::FileType::BlockDevice => FileType::Block,
-        disk::FileType::Fifo => FileType::Fifo,
-        disk::FileType::Socket => FileType::Socket,
-        disk::FileType::Unknown => return None,
-    })
-}
-
 impl FileSystem for Mounted {
     wp_vfs::inode_calls!();
 
@@ -203,8 +190,8 @@ impl FileSystem for Mounted {
             self.0
                 .each_name(&d, |n| {
                     if n.name != b"." && n.name != b".." {
-                        let kind = disk::FileType::of(n.entry.file_type);
-                        all.push((n.name.to_vec(), n.entry.ino.get(), kind_of(kind)));
+                        let kind = FileType::from_entry(n.entry.file_type);
+                        all.push((n.name.to_vec(), n.entry.ino.get(), kind));
                     }
                 })
                 .await?;

@@ -1,11 +1,11 @@
 //! Contents, names, attributes and link targets of files.
 
 use wp_base::{FsError, FsResult};
-use wp_vfs::{Digest, Part, TakePart};
+use wp_vfs::{Digest, FileType, Part, TakePart};
 
 use crate::disk::inode::{advise, flag, inline};
 use crate::disk::xattr::{self, Attribute};
-use crate::disk::{Block, DentryArea, FileType, Footer, Geometry, Inode, Node, Place, addr, tree};
+use crate::disk::{Block, DentryArea, Footer, Geometry, Inode, Node, Place, addr, tree};
 
 use super::{Image, InodeRecord};
 
@@ -27,8 +27,8 @@ pub struct DirName {
     pub name: Vec<u8>,
     /// The inode that it names.
     pub ino: u32,
-    /// Type, as the entry has it.
-    pub kind: FileType,
+    /// Type, as the entry has it; `None`: it does not tell.
+    pub kind: Option<FileType>,
 }
 
 impl Image<'_> {
@@ -281,7 +281,7 @@ impl Image<'_> {
 fn take_names(area: &DentryArea, bytes: &[u8], at: u64, out: &mut Vec<DirName>) -> FsResult<()> {
     for d in area.names(bytes, at)? {
         if d.name != b"." && d.name != b".." {
-            let kind = FileType::of(d.entry.file_type);
+            let kind = FileType::from_entry(d.entry.file_type);
             out.push(DirName { name: d.name.to_vec(), ino: d.entry.ino.get(), kind });
         }
     }

@@ -32,7 +32,7 @@ use crate::disk::{
 };
 
 pub use files::{DirName, Run};
-pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
+pub use list::{InspectOptions, Inspection, inspect, list};
 pub use recovery::zones::{Moved, ZoneRepair};
 pub use recovery::{
     Reason, RecoverOptions, Recovery, Rejected, RejectedNode, Rules, Work, recover,

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 use wp_base::FsResult;
+use wp_vfs::FileType;
 
 use crate::disk::inode::{InodeExtra, inline, mode};
 use crate::disk::nat::NatBits;
 use crate::disk::{
-    Block, Checkpoint, CheckpointHead, Checksums, Compacted, DentryArea, DentryEntry, FileType,
-    Footer, Geometry, Inode, Journal, Log, NatEntry, NatJournalEntry, Shape, SitEntry,
-    SitJournalEntry, Summary, SummaryBlock, SuperBlock, ZERO_BLOCK, bits, count, cp_flag, dir,
-    feature, hash, lo16, nid,
+    Block, Checkpoint, CheckpointHead, Checksums, Compacted, DentryArea, DentryEntry, Footer,
+    Geometry, Inode, Journal, Log, NatEntry, NatJournalEntry, Shape, SitEntry, SitJournalEntry,
+    Summary, SummaryBlock, SuperBlock, ZERO_BLOCK, bits, count, cp_flag, dir, feature, hash, lo16,
+    nid,
 };
 
 use super::{MkfsOptions, Plan};
@@ -87,7 +88,7 @@ fn names_of(dir: &NewDir) -> Block {
             hash_code: hash::name_hash(name).into(),
             ino: (*ino).into(),
             name_len: lo16(count(name.len())).into(),
-            file_type: FileType::Dir.number(),
+            file_type: FileType::Dir.entry(),
         };
         DentryArea::BLOCK.put(&mut block, slot, &entry, name);
         slot += dir::slots_of(name.len());

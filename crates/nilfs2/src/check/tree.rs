@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wp_base::FsResult;
+use wp_vfs::FileType;
 
-use crate::disk::{BlockMap, Checkpoint, FileType, Inode, dir, ino, view};
+use crate::disk::{BlockMap, Checkpoint, Inode, dir, ino, view};
 
 use super::numbers::{Allocated, allocated};
 use super::{Checker, File, Kind, Report, Seen};
@@ -96,7 +97,7 @@ impl Checker<'_> {
             if is_open && is_newest {
                 report.add(Kind::Orphan, place.as_str(), "no links", "a name, or not allocated");
             }
-            if FileType::of_mode(inode.mode.get()) == FileType::Unknown {
+            if FileType::from_mode(inode.mode.get().into()).is_none() {
                 let found = format!("{:#o}", inode.mode.get());
                 report.add(Kind::Inode, format!("{place}: i_mode"), found, "a known type");
                 continue;
@@ -210,10 +211,10 @@ impl Checker<'_> {
             if dot == Some(&b".".as_slice()) && number != file.ino {
                 report.add(Kind::Dentry, place(), number, file.ino);
             }
-            let kind = FileType::of_mode(inode.mode.get());
-            let told = FileType::of_number(slot.entry.file_type);
+            let kind = FileType::from_mode(inode.mode.get().into());
+            let told = FileType::from_entry(slot.entry.file_type);
             if kind != told {
-                report.add(Kind::Dentry, place(), format!("{told:?}"), format!("{kind:?}"));
+                report.add(Kind::Dentry, place(), FileType::word_of(told), FileType::word_of(kind));
             }
             *names.links.entry(number).or_default() += 1;
         }

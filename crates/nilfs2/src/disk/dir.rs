@@ -24,7 +24,7 @@ pub struct DirEntry {
     pub rec_len: U16,
     /// `name_len`.
     pub name_len: u8,
-    /// `file_type`, see [`FileType`].
+    /// `file_type`, see [`wp_vfs::FileType::entry`].
     pub file_type: u8,
 }
 const _: () = assert!(size_of::<DirEntry>() == DirEntry::BYTES);
@@ -43,62 +43,6 @@ impl DirEntry {
         match self.rec_len.get() {
             u16::MAX => 1 << 16,
             n => usize::from(n),
-        }
-    }
-}
-
-/// `file_type` of an entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileType {
-    /// 0, or a number without meaning.
-    Unknown,
-    /// 1.
-    File,
-    /// 2.
-    Dir,
-    /// 3.
-    CharDevice,
-    /// 4.
-    BlockDevice,
-    /// 5.
-    Fifo,
-    /// 6.
-    Socket,
-    /// 7.
-    Symlink,
-}
-
-impl FileType {
-    const ALL: [FileType; 8] = [
-        FileType::Unknown,
-        FileType::File,
-        FileType::Dir,
-        FileType::CharDevice,
-        FileType::BlockDevice,
-        FileType::Fifo,
-        FileType::Socket,
-        FileType::Symlink,
-    ];
-
-    /// By its number.
-    pub fn of_number(n: u8) -> FileType {
-        Self::ALL.get(usize::from(n & 7)).copied().unwrap_or(FileType::Unknown)
-    }
-    /// Its number.
-    pub fn number(self) -> u8 {
-        Self::ALL.iter().position(|t| *t == self).map_or(0, |n| lo8(wide(n)))
-    }
-    /// By the type bits of a mode.
-    pub const fn of_mode(mode: u16) -> FileType {
-        match mode & 0o170_000 {
-            0o010_000 => FileType::Fifo,
-            0o020_000 => FileType::CharDevice,
-            0o040_000 => FileType::Dir,
-            0o060_000 => FileType::BlockDevice,
-            0o100_000 => FileType::File,
-            0o120_000 => FileType::Symlink,
-            0o140_000 => FileType::Socket,
-            _ => FileType::Unknown,
         }
     }
 }
@@ -154,7 +98,6 @@ pub fn set_reach(block: &mut [u8], at: usize, reach: usize) {
     let least = DirEntry::bytes_for(usize::from(entry.name_len));
     assert!(reach >= least && reach <= room, "no room");
     entry.rec_len = rec_len(reach);
-    entry.file_type = FileType::of_number(entry.file_type).number();
 }
 
 /// A length as `rec_len` has it.
@@ -165,13 +108,13 @@ fn rec_len(reach: usize) -> U16 {
 /// Writes an entry that reaches `reach` bytes to byte `at` of a block.
 ///
 /// Panics: if it does not fit.
-pub fn put(block: &mut [u8], at: usize, reach: usize, inode: u64, kind: FileType, name: &[u8]) {
+pub fn put(block: &mut [u8], at: usize, reach: usize, inode: u64, file_type: u8, name: &[u8]) {
     assert!(reach >= DirEntry::bytes_for(name.len()) && at + reach <= block.len(), "no room");
     let entry = DirEntry {
         inode: inode.into(),
         rec_len: rec_len(reach),
         name_len: lo8(wide(name.len())),
-        file_type: kind.number(),
+        file_type,
     };
     let (_, rest) = block.split_at_mut(at);
     entry.write_to_prefix(rest).expect("there is room");
@@ -182,21 +125,23 @@ pub fn put(block: &mut [u8], at: usize, reach: usize, inode: u64, kind: FileType
 
 #[cfg(test)]
 mod tests {
+    use wp_vfs::FileType;
+
     use super::*;
 
     #[test]
     fn names_are_read_as_they_were_written() {
         let mut block = vec![0; 1024];
-        put(&mut block, 0, 16, 2, FileType::Dir, b".");
-        put(&mut block, 16, 1008, 77, FileType::Symlink, b"name");
+        put(&mut block, 0, 16, 2, FileType::Dir.entry(), b".");
+        put(&mut block, 16, 1008, 77, FileType::Symlink.entry(), b"name");
         let all = slots(&block, 0).expect("good");
         assert_eq!(all.iter().map(|s| s.name).collect::<Vec<_>>(), [b".".as_slice(), b"name"]);
         let last = all.last().expect("two").entry;
-        let kind = FileType::of_number(last.file_type);
-        assert_eq!((last.inode.get(), kind), (77, FileType::Symlink));
+        let kind = FileType::from_entry(last.file_type);
+        assert_eq!((last.inode.get(), kind), (77, Some(FileType::Symlink)));
         // 64 KiB in one entry.
         let mut large = vec![0; 1 << 16];
-        put(&mut large, 0, 1 << 16, 2, FileType::Dir, b".");
+        put(&mut large, 0, 1 << 16, 2, FileType::Dir.entry(), b".");
         assert_eq!(slots(&large, 0).expect("good").len(), 1);
         assert!(slots(&[0; 1024], 0).is_err(), "no length at all");
     }

@@ -34,7 +34,7 @@ pub mod usage;
 pub use bmap::{BlockMap, Node};
 pub use checkpoint::{Checkpoint, CheckpointHeader};
 pub use dat::DatEntry;
-pub use dir::{DirEntry, FileType};
+pub use dir::DirEntry;
 pub use geometry::Geometry;
 pub use inode::Inode;
 pub use palloc::Palloc;

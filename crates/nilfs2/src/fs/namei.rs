@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use wp_base::{FsError, FsResult};
-use wp_vfs::{FileType as VfsType, NodeSpec, RenameHow, may_create, may_delete, may_link};
+use wp_vfs::{FileType, NodeSpec, RenameHow, may_create, may_delete, may_link};
 
 use super::Nilfs;
 use super::file_flags::{flags_of, inherited};
-use crate::disk::{FileType, Inode, ino};
+use crate::disk::{Inode, ino};
 
 /// Most links of a file. `NILFS_LINK_MAX`.
 const LINKS_MAX: u16 = 32_000;
@@ -71,11 +71,11 @@ impl Nilfs {
         let parent = self.inode(dir)?;
         may_create(flags_of(&parent))?;
         self.check_room()?;
-        let is_dir = spec.kind == VfsType::Dir;
+        let is_dir = spec.kind == FileType::Dir;
         if is_dir {
             self.check_links(dir)?;
         }
-        if spec.kind == VfsType::Symlink && spec.target.len() >= self.g.block_bytes() {
+        if spec.kind == FileType::Symlink && spec.target.len() >= self.g.block_bytes() {
             return Err(FsError::NameTooLong);
         }
         let mut inode = Inode::zeroed();
@@ -83,7 +83,7 @@ impl Nilfs {
         inode.mode = u16::try_from(mode).unwrap_or(u16::MAX).into();
         inode.links_count = if is_dir { 2 } else { 1 }.into();
         (inode.uid, inode.gid) = (spec.uid.into(), spec.gid.into());
-        if matches!(spec.kind, VfsType::Char | VfsType::Block) {
+        if matches!(spec.kind, FileType::Char | FileType::Block) {
             inode.set_device(spec.device);
         }
         inode.flags = inherited(&parent, &inode).into();
@@ -93,14 +93,14 @@ impl Nilfs {
         if is_dir {
             self.make_empty(number, dir)?;
             self.more_links(dir)?;
-        } else if spec.kind == VfsType::Symlink {
+        } else if spec.kind == FileType::Symlink {
             let mut block = spec.target.clone();
             block.resize(self.g.block_bytes(), 0);
             self.store.borrow_mut().write_block(number, 0, block)?;
             let size = spec.target.len() as u64;
             self.change(number, true, |i| i.size = size.into())?;
         }
-        self.add_name(dir, name, number, FileType::of_mode(inode.mode.get()))?;
+        self.add_name(dir, name, number, FileType::entry_of_mode(inode.mode.get().into()))?;
         self.changed();
         Ok(number)
     }
@@ -151,7 +151,7 @@ impl Nilfs {
         self.check_links(number)?;
         self.check_room()?;
         self.more_links(number)?;
-        self.add_name(dir, name, number, FileType::of_mode(inode.mode.get()))
+        self.add_name(dir, name, number, FileType::entry_of_mode(inode.mode.get().into()))
     }
 
     /// Is `number` the directory `dir`, or above it? Errors: `Corrupt` if the way up is a ring.
@@ -214,7 +214,7 @@ impl Nilfs {
             None => may_create(target)?,
         }
         self.check_room()?;
-        let kind = FileType::of_mode(inode.mode.get());
+        let kind = FileType::entry_of_mode(inode.mode.get().into());
         let is_dir = inode.is_dir();
         let moves_dir = is_dir && from.0 != to.0;
         match self.find_name(to.0, to.1) {
@@ -251,7 +251,7 @@ impl Nilfs {
         self.remove_name(from.0, &old_name)?;
         if moves_dir || (is_dir && self.opts.era.rename_writes_dotdot) {
             let dots = self.find_name(found.ino, b"..")?;
-            self.set_name(found.ino, &dots, to.0, FileType::Dir)?;
+            self.set_name(found.ino, &dots, to.0, FileType::Dir.entry())?;
         }
         if moves_dir {
             self.more_links(to.0)?;

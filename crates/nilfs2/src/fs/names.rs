@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::FileType;
 
 use super::Nilfs;
 use crate::disk::dir::{self, NAME_MAX, Slot};
-use crate::disk::{DirEntry, FileType, view};
+use crate::disk::{DirEntry, view};
 
 /// A name that was found.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub(super) struct Found {
     at: usize,
     /// The name, and its type.
     pub name: Vec<u8>,
-    pub kind: FileType,
+    pub kind: Option<FileType>,
 }
 
 /// Where the names of a directory stand that is in memory, so that nobody looks at all of them for
@@ -101,7 +102,7 @@ impl Nilfs {
                     block,
                     at: slot.at,
                     name: slot.name.to_vec(),
-                    kind: FileType::of_number(slot.entry.file_type),
+                    kind: FileType::from_entry(slot.entry.file_type),
                 }));
                 Ok(())
             })?;
@@ -119,7 +120,7 @@ impl Nilfs {
         let (block, at) = place.ok_or(FsError::NotFound)?;
         self.with_block(dir, block, |bytes| {
             let entry = view::<DirEntry>(bytes, at).ok_or(FsError::Io)?;
-            let (ino, kind) = (entry.inode.get(), FileType::of_number(entry.file_type));
+            let (ino, kind) = (entry.inode.get(), FileType::from_entry(entry.file_type));
             Ok(Found { ino, block, at, name: name.to_vec(), kind })
         })
     }
@@ -178,7 +179,7 @@ impl Nilfs {
 
     /// Adds a name where there is room, behind the last block if there is none.
     /// `nilfs_add_link`.
-    pub(super) fn add_name(&self, dir: u64, name: &[u8], ino: u64, kind: FileType) -> FsResult<()> {
+    pub(super) fn add_name(&self, dir: u64, name: &[u8], ino: u64, kind: u8) -> FsResult<()> {
         self.know_names(dir)?;
         let needed = DirEntry::bytes_for(name.len());
         let blocks = self.dir_blocks(dir)?;
@@ -224,7 +225,7 @@ impl Nilfs {
                     dir::set_reach(bytes, start, at + reach - start);
                     bytes.get_mut(at..at + 8).ok_or(FsError::Io)?.fill(0);
                 }
-                None => dir::put(bytes, at, reach, 0, FileType::Unknown, b""),
+                None => dir::put(bytes, at, reach, 0, 0, b""),
             }
             Ok(())
         })?;
@@ -239,13 +240,7 @@ impl Nilfs {
     }
 
     /// A name leads to another inode. `nilfs_set_link`.
-    pub(super) fn set_name(
-        &self,
-        dir: u64,
-        found: &Found,
-        ino: u64,
-        kind: FileType,
-    ) -> FsResult<()> {
+    pub(super) fn set_name(&self, dir: u64, found: &Found, ino: u64, kind: u8) -> FsResult<()> {
         self.change_names(dir, found.block, |bytes| {
             let reach = view::<DirEntry>(bytes, found.at).ok_or(FsError::Io)?.reach();
             dir::put(bytes, found.at, reach, ino, kind, &found.name);
@@ -258,8 +253,8 @@ impl Nilfs {
     pub(super) fn make_empty(&self, dir: u64, parent: u64) -> FsResult<()> {
         let size = self.g.block_bytes();
         let mut bytes = vec![0; size];
-        dir::put(&mut bytes, 0, 16, dir, FileType::Dir, b".");
-        dir::put(&mut bytes, 16, size - 16, parent, FileType::Dir, b"..");
+        dir::put(&mut bytes, 0, 16, dir, FileType::Dir.entry(), b".");
+        dir::put(&mut bytes, 16, size - 16, parent, FileType::Dir.entry(), b"..");
         self.store.borrow_mut().write_block(dir, 0, bytes)?;
         self.touched(dir, Some(size as u64))
     }

@@ -23,19 +23,6 @@ fn time(secs: u64, nanos: u32) -> TimeSpec {
     TimeSpec { secs: secs.cast_signed(), nanos }
 }
 
-fn kind_of(t: disk::FileType) -> Option<FileType> {
-    Some(match t {
-        disk::FileType::File => FileType::File,
-        disk::FileType::Dir => FileType::Dir,
-        disk::FileType::Symlink => FileType::Symlink,
-        disk::FileType::CharDevice => FileType::Char,
-        disk::FileType::BlockDevice => FileType::Block,
-        disk::FileType::Fifo => FileType::Fifo,
-        disk::FileType::Socket => FileType::Socket,
-        disk::FileType::Unknown => return None,
-    })
-}
-
 impl Mounted {
     /// The work of freeing inode `number`, which is about to lose a name, if it has `last` links or
     /// fewer and is not open.
@@ -349,7 +336,7 @@ impl FileSystem for Mounted {
                 if n.name == b"." || n.name == b".." {
                     continue;
                 }
-                let kind = kind_of(n.kind).ok_or(FsError::Io)?;
+                let kind = n.kind.ok_or(FsError::Io)?;
                 out.push(DirEntry { name: n.name, ino: Ino(n.ino), kind });
             }
             Ok(out)

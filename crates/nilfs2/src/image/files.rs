@@ -1,9 +1,9 @@
 //! Contents, names and link targets of files.
 
 use wp_base::{FsError, FsResult};
-use wp_vfs::{Digest, Part, TakePart};
+use wp_vfs::{Digest, FileType, Part, TakePart};
 
-use crate::disk::{FileType, dir, ino};
+use crate::disk::{dir, ino};
 
 use super::{Image, Record};
 
@@ -14,8 +14,8 @@ pub struct DirName {
     pub name: Vec<u8>,
     /// The inode that it names.
     pub ino: u64,
-    /// Type, as the entry has it.
-    pub kind: FileType,
+    /// Type, as the entry has it; `None`: it does not tell.
+    pub kind: Option<FileType>,
 }
 
 impl Image<'_> {
@@ -58,7 +58,7 @@ impl Image<'_> {
                 names.push(DirName {
                     name: slot.name.to_vec(),
                     ino: number,
-                    kind: FileType::of_number(slot.entry.file_type),
+                    kind: FileType::from_entry(slot.entry.file_type),
                 });
             }
             Ok(())

@@ -31,7 +31,7 @@ use crate::disk::{
 };
 
 pub use files::DirName;
-pub use list::{FileInfo, FileKind, Finding, InspectOptions, Inspection, inspect, list};
+pub use list::{InspectOptions, Inspection, inspect, list};
 pub use map::Run;
 pub use recovery::{RecoverOptions, Recovery, recover};
 pub use search::{LogAt, Orphans, Tip, search};

@@ -1,5 +1,7 @@
 //! The one log of a new file system.
 
+use wp_vfs::FileType;
+
 use crate::disk::bmap::Map;
 use crate::disk::checkpoint::{SnapshotList, flag as cp_flag};
 use crate::disk::inode::mode;
@@ -7,9 +9,8 @@ use crate::disk::palloc::{fresh_desc_block, set_bit, set_free_entries};
 use crate::disk::summary::{data_sum, flag, set_data_sum};
 use crate::disk::usage::flag as usage_flag;
 use crate::disk::{
-    BlockInfo, BlockMap, Checkpoint, CheckpointHeader, DatEntry, FileInfo, FileType, Geometry,
-    Inode, Palloc, SegmentUsage, Summary, SummaryHead, SuperRoot, UsageHeader, dir, ino, lo32,
-    wide,
+    BlockInfo, BlockMap, Checkpoint, CheckpointHeader, DatEntry, FileInfo, Geometry, Inode, Palloc,
+    SegmentUsage, Summary, SummaryHead, SuperRoot, UsageHeader, dir, ino, lo32, wide,
 };
 
 use super::{MkfsOptions, block, inode, pointers, put};
@@ -84,9 +85,9 @@ pub(super) fn log(o: &MkfsOptions, g: &Geometry) -> Vec<Vec<u8>> {
 
 fn root_dir(g: &Geometry) -> Vec<u8> {
     block(g, |b| {
-        dir::put(b, 0, 16, ino::ROOT, FileType::Dir, b".");
-        dir::put(b, 16, 16, ino::ROOT, FileType::Dir, b"..");
-        dir::put(b, 32, g.block_bytes() - 32, ino::USER, FileType::File, NILFS);
+        dir::put(b, 0, 16, ino::ROOT, FileType::Dir.entry(), b".");
+        dir::put(b, 16, 16, ino::ROOT, FileType::Dir.entry(), b"..");
+        dir::put(b, 32, g.block_bytes() - 32, ino::USER, FileType::File.entry(), NILFS);
     })
 }
 

@@ -6,11 +6,11 @@ use serde_json::Value;
 use wp_base::plain::Shown as _;
 use wp_base::zone_report;
 use wp_f2fs::disk::{Block, Geometry, SuperBlock, ZERO_BLOCK};
-use wp_f2fs::image::{FileInfo, Image, InspectOptions, RecoverOptions, Rules, list, recover};
+use wp_f2fs::image::{Image, InspectOptions, RecoverOptions, Rules, list, recover};
 use wp_machine::files::Bytes;
 use wp_medium::{Joined, Medium, Overlay, View, WithZones};
 
-use super::{Found, Row, compare, kernels, manifest, unpacked};
+use super::{Row, compare, kernels, manifest, unpacked};
 
 /// Bytes of the file system on a medium, if there is one.
 pub(super) fn bytes(medium: &Medium) -> Option<u64> {
@@ -93,24 +93,6 @@ fn fill(mut row: Row, image: &dyn View, options: &RecoverOptions, expected: &[Va
     let (files, findings) = list(&image, &InspectOptions::default());
     let failed = recovery.failed.map(|e| format!("roll-forward failed: {e}"));
     row.difference = failed.or(findings.first().map(|f| f.error.to_string()));
-    compare(&mut row, files.iter().map(found).collect(), expected);
+    compare(&mut row, files, expected);
     row
-}
-
-fn found(f: &FileInfo) -> Found {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Found {
-        path: text(&f.path),
-        kind: f.kind.name(),
-        ino: f.ino.into(),
-        mode: f.mode.into(),
-        nlink: f.nlink,
-        uid: f.uid,
-        gid: f.gid,
-        size: f.size,
-        sectors: f.sectors,
-        sha256: f.sha256,
-        target: f.target.as_deref().map(text),
-        xattrs: f.xattrs.iter().map(|a| (a.full_name(), a.value.clone())).collect(),
-    }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use wp_medium::{Overlay, View};
-use wp_nilfs2::image::{FileInfo, Image, InspectOptions, RecoverOptions, list, recover};
+use wp_nilfs2::image::{Image, InspectOptions, RecoverOptions, list, recover};
 
-use super::{Found, Row, compare, kernels, manifest, unpacked};
+use super::{Row, compare, kernels, manifest, unpacked};
 
 /// The rows of one folder of reference data, one a kernel.
 pub(super) fn images(name: &str, folder: &Path, rows: &mut Vec<Row>) -> Result<(), String> {
@@ -47,24 +47,6 @@ pub(super) fn row(
     }
     let (files, findings) = list(&image, &InspectOptions::default());
     row.difference = findings.first().map(|f| f.error.to_string());
-    compare(&mut row, files.iter().map(found_file).collect(), expected);
+    compare(&mut row, files, expected);
     row
-}
-
-fn found_file(f: &FileInfo) -> Found {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Found {
-        path: text(&f.path),
-        kind: f.kind.name(),
-        ino: f.ino,
-        mode: f.mode.into(),
-        nlink: f.nlink,
-        uid: f.uid,
-        gid: f.gid,
-        size: f.size,
-        sectors: f.sectors,
-        sha256: f.sha256,
-        target: f.target.as_deref().map(text),
-        xattrs: Vec::new(),
-    }
 }

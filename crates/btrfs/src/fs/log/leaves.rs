@@ -6,9 +6,10 @@
 use std::rc::Rc;
 
 use wp_base::FsResult;
+use wp_vfs::FileType;
 
 use crate::disk::dir::{entries, name_hash};
-use crate::disk::{Entry, FileKind, Key, kind};
+use crate::disk::{Entry, Key, kind};
 
 use super::super::inode::Inode;
 use super::{Log, LogResult, Stop};
@@ -72,7 +73,7 @@ impl Log<'_> {
     /// Is the inode of an entry in the log to be logged, too?
     pub fn leads_to_more(&self, entry: &Entry<'_>) -> bool {
         let is_new = entry.transid >= self.transid;
-        let is_dir = entry.kind == FileKind::Dir.number();
+        let is_dir = entry.kind == FileType::Dir.entry();
         let counts = is_new || is_dir && self.era().logs_old_directories;
         counts && entry.location.kind == kind::INODE_ITEM
     }

@@ -1,12 +1,13 @@
 //! Names during a replay: creating, linking and unlinking them in directories.
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::FileType;
 
 use crate::disk::dir::{self, DirEntryTail, DirIter, Wipe};
 use crate::disk::fast_commit::Name;
 use crate::disk::htree;
-use crate::disk::inode::{flag, mode};
-use crate::disk::{FileType, compat, incompat};
+use crate::disk::inode::flag;
+use crate::disk::{compat, incompat};
 
 use super::super::Run;
 use super::{Replay, ranges};
@@ -64,7 +65,7 @@ impl Replay<'_> {
             return Ok(());
         }
         let kind = match self.editor.image().super_block().has_incompat(incompat::FILETYPE) {
-            true => FileType::of_mode(self.held(n.ino)?.record.inode.mode.get()).byte(),
+            true => FileType::entry_of_mode(self.held(n.ino)?.record.inode.mode.get().into()),
             false => 0,
         };
         if !self.add_name(n.parent, n.name, n.ino, kind)? {
@@ -117,7 +118,7 @@ impl Replay<'_> {
     /// "." and "..", the latter up to `end`.
     pub(super) fn put_dots(&self, bytes: &mut [u8], ino: u32, parent: u32, end: usize) {
         let has_type = self.editor.image().super_block().has_incompat(incompat::FILETYPE);
-        let kind = if has_type { FileType::of_mode(mode::DIR).byte() } else { 0 };
+        let kind = if has_type { FileType::Dir.entry() } else { 0 };
         let dot = dir::space(1);
         dir::put(bytes, 0, dot, ino, b".", kind);
         dir::put(bytes, dot, end - dot, parent, b"..", kind);

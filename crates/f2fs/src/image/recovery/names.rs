@@ -4,10 +4,11 @@
 //! Source:     fs/f2fs/dir.c, fs/f2fs/inline.c.
 
 use wp_base::{FsError, FsResult};
+use wp_vfs::FileType;
 
 use crate::disk::inode::{Stamp, inline};
 use crate::disk::{
-    Block, DentryArea, DentryEntry, FileType, Inode, ZERO_BLOCK, addr, count, dir, hash, lo16,
+    Block, DentryArea, DentryEntry, Inode, ZERO_BLOCK, addr, count, dir, hash, lo16,
 };
 use crate::image::Image;
 
@@ -71,12 +72,12 @@ impl State<'_> {
     /// Adds a name, and tells the inode its own. `f2fs_add_dentry`.
     pub(super) fn add_name(&mut self, dir: u32, name: &[u8], ino: u32, now: Stamp) -> FsResult<()> {
         let slots = dir::slots_of(name.len());
-        let kind = FileType::of_mode(Inode::of(&*self.node(ino)?).mode.get());
+        let mode = Inode::of(&*self.node(ino)?).mode.get();
         let entry = DentryEntry {
             hash_code: hash::name_hash(name).into(),
             ino: ino.into(),
             name_len: lo16(count(name.len())).into(),
-            file_type: kind.number(),
+            file_type: FileType::entry_of_mode(mode.into()),
         };
         let shape = self.get(dir)?;
         let mut depth = 0;
