@@ -6,6 +6,8 @@
 pub mod crc;
 pub mod csv;
 mod device_number;
+pub mod distributions;
+pub mod era;
 pub mod error;
 pub mod event;
 pub mod live;

@@ -112,7 +112,7 @@ const CASES: [Case; 4] = [
 /// Nanoseconds a request.
 fn run(clock: &CpuClock, case: Case) -> f64 {
     let rt = Rt::new(1);
-    let config = QueueConfig::linux_4_6().with_elevator(case.elevator);
+    let config = QueueConfig::linux(4, 6).with_elevator(case.elevator);
     let queue = BlockQueue::new(&rt, config, Box::new(Trivial::new()));
     let done = Rc::new(Cell::new(0u64));
     for task in 0..TASKS {

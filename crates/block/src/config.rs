@@ -2,8 +2,10 @@
 //! different years.
 
 use wp_base::Span;
+use wp_base::era::Version;
 
-use crate::elevator::{ELEVATORS, ElevatorEntry, ElevatorKind};
+use crate::elevator::{ELEVATORS, ElevatorEntry, ElevatorKind, Layer};
+use crate::era::Era;
 
 /// How the driver moves a request's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,18 +15,6 @@ pub enum DriverKind {
     /// A device without scatter-gather: one command for each segment (for a read, each 4 KiB). The
     /// request completes when all have; each counts against the queue depth.
     OneSegmentPerDma,
-}
-
-/// Which of Linux's two block layers.
-///
-/// Until 4.20 a SCSI, ATA or MMC disk has one locked queue (`scsi_mod.use_blk_mq=0`, the default);
-/// from 5.0 on there is nothing but blk-mq. What follows from that is in `mq.rs`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layer {
-    /// One queue: elevators noop, deadline, cfq. Whoever submits or completes issues.
-    Single,
-    /// blk-mq: elevators none, mq-deadline. What is not issued by its submitter, is by kblockd.
-    Multi,
 }
 
 /// Which plugged requests a new bio is compared with (`attempt_plug_merge()`).
@@ -53,19 +43,34 @@ pub enum WaitUnplug {
 /// `blk_flush_plug_list()`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlugPolicy {
-    /// Requests after which the next one flushes the plug first (`BLK_MAX_REQUEST_COUNT`): 16 in
-    /// 3.4 to 5.15, 32 in 6.1 (the change came with 5.16, as far as we remember; not looked up).
+    /// Requests after which the next one flushes the plug first (`BLK_MAX_REQUEST_COUNT`).
     pub requests_max: u32,
     /// A plugged request of this number of bytes or more flushes the plug before the next is added
-    /// (`BLK_PLUG_FLUSH_SIZE`, 128 KiB since 4.10; 0: never).
+    /// (`BLK_PLUG_FLUSH_SIZE`; 0: never).
     pub flush_bytes: u32,
-    /// Are they sorted by sector when they are flushed? Not in 3.4.2 and 3.8.0, yes in 4.6.2: order
-    /// of `I` after a checkpoint's `Q` in real traces.
+    /// Are they sorted by sector when they are flushed?
     pub sort: bool,
     /// What a bio is compared with.
     pub scan: PlugScan,
     /// Who issues after a flush that a wait caused. Waits under a plug are nearly always for I/O.
     pub on_wait: WaitUnplug,
+}
+
+impl PlugPolicy {
+    /// As kernels with these rules do in a block layer.
+    ///
+    /// What a wait flushes is issued by kblockd in blk-mq (`blk_schedule_flush_plug()`, since 4.11
+    /// for `io_schedule()` too; source: events of real traces of 5.10.223).
+    fn of(era: &Era, layer: Layer) -> PlugPolicy {
+        let is_multi = layer == Layer::Multi;
+        PlugPolicy {
+            requests_max: if era.has_large_plugs { 32 } else { 16 },
+            flush_bytes: if era.limits_plug_bytes { 128 << 10 } else { 0 },
+            sort: !is_multi && era.sorts_plug,
+            scan: if era.compares_newest { PlugScan::Newest } else { PlugScan::All },
+            on_wait: if is_multi { WaitUnplug::Kblockd } else { WaitUnplug::Task },
+        }
+    }
 }
 
 /// Who lets one write at a time into a sequential zone, so that they arrive in order.
@@ -111,8 +116,8 @@ pub struct Habits {
 pub struct QueueConfig {
     /// Which block layer; it must be that of the elevator.
     pub layer: Layer,
-    /// The kernel's version: priorities of mq-deadline came with 5.14.
-    pub kernel: (u16, u16),
+    /// The rules of its kernel.
+    pub era: Era,
     /// Order of service.
     pub elevator: ElevatorKind,
     /// Requests of each kind (synchronous, asynchronous) that `submit_throttled` allows at once
@@ -139,39 +144,29 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// As in Linux 3.4.2 (and ≤ 3.7): CFQ, no sort in the plug.
-    pub fn linux_3_4() -> QueueConfig {
-        let mut config = QueueConfig::linux_4_6();
-        config.kernel = (3, 4);
-        config.plug.sort = false;
-        config.habits.flush_done_event = false;
-        config
+    /// The set-up of a disk in Linux `major.minor`, with the kernel's default elevator: cfq until
+    /// 4.20, mq-deadline from 5.0 on.
+    pub fn linux(major: u16, minor: u16) -> QueueConfig {
+        QueueConfig::of(Era::of(Version(major, minor, 0)))
     }
 
-    /// As in Linux 3.8.0: in this layer the same as 3.4.2 (identical shapes in real traces).
-    pub fn linux_3_8() -> QueueConfig {
-        QueueConfig::linux_3_4()
-    }
-
-    /// As in Linux 4.6.2: CFQ, plug sorted, `C` of flushes.
-    pub fn linux_4_6() -> QueueConfig {
+    /// The set-up of a disk with these rules, and the kernel's default elevator.
+    pub fn of(era: Era) -> QueueConfig {
+        let layer = if era.is_multi_queue { Layer::Multi } else { Layer::Single };
         QueueConfig {
-            layer: Layer::Single,
-            kernel: (4, 6),
-            elevator: ElevatorKind::Cfq,
+            layer,
+            era,
+            elevator: match layer {
+                Layer::Single => ElevatorKind::Cfq,
+                Layer::Multi => ElevatorKind::MqDeadline,
+            },
             nr_requests: 128,
             driver: DriverKind::ScatterGather,
-            plug: PlugPolicy {
-                requests_max: 16,
-                flush_bytes: 0,
-                sort: true,
-                scan: PlugScan::All,
-                on_wait: WaitUnplug::Task,
-            },
+            plug: PlugPolicy::of(&era, layer),
             habits: Habits {
                 remap_event: false,
-                flush_done_event: true,
-                issue_ahead: true,
+                flush_done_event: era.completes_flush_event,
+                issue_ahead: layer == Layer::Single,
                 tells_dispatch: true,
                 flush_patience: Span::secs(5),
             },
@@ -183,52 +178,20 @@ impl QueueConfig {
         }
     }
 
-    /// As in Linux 5.10: blk-mq with mq-deadline, what a disk with one hardware queue gets.
-    ///
-    /// The plug is not sorted (only one that holds requests of several queues is), and what a wait
-    /// flushes is issued by kblockd (`blk_schedule_flush_plug()`, since 4.11 for `io_schedule()`
-    /// too). Source: events of real traces of 5.10.223.
-    pub fn linux_5_10() -> QueueConfig {
-        let base = QueueConfig::linux_4_6();
-        QueueConfig {
-            layer: Layer::Multi,
-            kernel: (5, 10),
-            elevator: ElevatorKind::MqDeadline,
-            plug: PlugPolicy {
-                flush_bytes: 128 << 10,
-                sort: false,
-                on_wait: WaitUnplug::Kblockd,
-                ..base.plug
-            },
-            habits: Habits { issue_ahead: false, ..base.habits },
-            ..base
-        }
-    }
-
-    /// As in Linux 6.1: larger plugs, of which a bio is compared with the newest request only.
-    pub fn linux_6_1() -> QueueConfig {
-        let base = QueueConfig::linux_5_10();
-        let plug = PlugPolicy { requests_max: 32, scan: PlugScan::Newest, ..base.plug };
-        QueueConfig { kernel: (6, 1), plug, ..base }
-    }
-
     /// The set-up of a disk in kernel `version`, with the elevator of that name, or the kernel's
-    /// default one: cfq until 4.20, mq-deadline from 5.0 on.
+    /// default one.
     ///
     /// Errors: no such elevator; one that the kernel does not have. (`noop` is taken for `none` by
     /// kernels that have only that: the same order of service under its new name.)
-    pub fn for_kernel(version: (u16, u16), elevator: Option<&str>) -> Result<QueueConfig, String> {
-        let mut base = match version {
-            v if v < (3, 8) => QueueConfig::linux_3_4(),
-            v if v < (3, 9) => QueueConfig::linux_3_8(),
-            v if v < (5, 0) => QueueConfig::linux_4_6(),
-            v if v < (5, 16) => QueueConfig::linux_5_10(),
-            _ => QueueConfig::linux_6_1(),
-        };
-        base.kernel = version;
+    pub fn for_kernel(
+        version: impl Into<Version>,
+        elevator: Option<&str>,
+    ) -> Result<QueueConfig, String> {
+        let version = version.into();
+        let base = QueueConfig::of(Era::of(version));
         let Some(name) = elevator else { return Ok(base) };
         let name = if name == "noop" && base.layer == Layer::Multi { "none" } else { name };
-        let names = |has: fn(&ElevatorEntry, (u16, u16)) -> bool| -> String {
+        let names = |has: fn(&ElevatorEntry, Version) -> bool| -> String {
             let found: Vec<&str> =
                 ELEVATORS.iter().filter(|e| has(e, version)).map(|e| e.name).collect();
             found.join(", ")
@@ -238,20 +201,17 @@ impl QueueConfig {
             return Err(format!("no elevator called `{name}` (elevators: {known})"));
         };
         if !kind.entry().is_in(version) {
-            let (major, minor) = version;
             let known = names(ElevatorEntry::is_in);
-            return Err(format!(
-                "Linux {major}.{minor} has no elevator `{name}` (elevators: {known})"
-            ));
+            return Err(format!("Linux {version} has no elevator `{name}` (elevators: {known})"));
         }
         Ok(base.with_elevator(kind))
     }
 
     /// Who sees to it that a zone is written in order.
     pub fn zone_writes(&self) -> ZoneWrites {
-        match (self.layer, self.kernel) {
-            (Layer::Multi, kernel) if kernel >= (6, 10) => ZoneWrites::Plug,
-            (Layer::Multi, kernel) if kernel >= (4, 16) => ZoneWrites::Elevator,
+        match self.layer {
+            Layer::Multi if self.era.plugs_zones => ZoneWrites::Plug,
+            Layer::Multi if self.era.locks_zones => ZoneWrites::Elevator,
             _ => ZoneWrites::Nobody,
         }
     }
@@ -262,21 +222,17 @@ impl QueueConfig {
         self.elevator = elevator;
         let layer = elevator.entry().layer;
         if layer != self.layer {
-            let of = match layer {
-                Layer::Multi => QueueConfig::linux_5_10(),
-                Layer::Single => QueueConfig::linux_4_6(),
-            };
             self.layer = layer;
-            self.plug = of.plug;
-            self.habits.issue_ahead = of.habits.issue_ahead;
+            self.plug = PlugPolicy::of(&self.era, layer);
+            self.habits.issue_ahead = layer == Layer::Single;
         }
         self
     }
 }
 
 impl Default for QueueConfig {
-    /// [`QueueConfig::linux_4_6`].
+    /// Linux 4.6.
     fn default() -> QueueConfig {
-        QueueConfig::linux_4_6()
+        QueueConfig::linux(4, 6)
     }
 }

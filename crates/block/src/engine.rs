@@ -18,11 +18,11 @@ use wp_medium::Slice;
 use wp_rt::{Rt, TaskId};
 
 use crate::bio::{BioEnd, OnDispatch};
-use crate::config::{Layer, PlugScan, QueueConfig, WaitUnplug};
+use crate::config::{PlugScan, QueueConfig, WaitUnplug};
 use crate::device::{DeviceModel, Done, Effects, Limits};
 use crate::device_events::DeviceEvents;
 use crate::dispatch::Current;
-use crate::elevator::{Elevator, ElvCx, Kick};
+use crate::elevator::{Elevator, ElvCx, Kick, Layer};
 use crate::epoch::{Epochs, NO_EPOCH};
 use crate::flush::FlushMachine;
 use crate::merge::{self, MergeIndex, Side};

@@ -30,6 +30,7 @@ mod engine;
 mod entry;
 mod epoch;
 mod epoch_log;
+mod era;
 mod flush;
 mod kblockd;
 mod merge;
@@ -47,20 +48,19 @@ mod zone_plug;
 mod zones;
 
 pub use bio::{Bio, BioEnd, EndIo, OnDispatch};
-pub use config::{
-    DriverKind, Habits, Layer, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites,
-};
+pub use config::{DriverKind, Habits, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites};
 pub use device::{
     Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit,
     LossWhy, Status,
 };
 pub use elevator::{
     Cfq, CfqTunables, Deadline, DeadlineTunables, ELEVATORS, Elevator, ElevatorEntry, ElevatorKind,
-    ElvCx, ElvSetup, Kick, MqDeadline, NoElevator, Noop,
+    ElvCx, ElvSetup, Kick, Layer, MqDeadline, NoElevator, Noop,
 };
 pub use engine::QueueCounters;
 pub use entry::InFlight;
 pub use epoch_log::{EpochIndex, EpochLog, Inversion};
+pub use era::{Era, POLICIES};
 pub use partition::Partition;
 pub use plug::PlugGuard;
 pub use pool::{BioInfo, IoClass, List, Pool, Request, RqId};

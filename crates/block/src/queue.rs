@@ -87,7 +87,7 @@ impl BlockQueue {
             limits.max_sectors >= 8 && limits.max_segments > 0,
             "a request holds at least a page"
         );
-        let setup = ElvSetup { limits, rotational: config.rotational, kernel: config.kernel };
+        let setup = ElvSetup { limits, rotational: config.rotational, era: config.era };
         let elevator = (config.elevator.entry().make)(&setup);
         let work = Rc::new(Work::new(rt));
         let queue = Rc::new_cyclic(|me: &Weak<BlockQueue>| BlockQueue {
@@ -633,7 +633,7 @@ impl BlockQueue {
         core.plugs.clear();
         let elevator = self.cx.config.elevator.entry();
         let (limits, config) = (self.cx.limits, &self.cx.config);
-        let setup = ElvSetup { limits, rotational: config.rotational, kernel: config.kernel };
+        let setup = ElvSetup { limits, rotational: config.rotational, era: config.era };
         let mut old = std::mem::replace(&mut *core, Core::new((elevator.make)(&setup)));
         core.plugs = std::mem::take(&mut old.plugs);
         core.counters = old.counters;

@@ -30,7 +30,7 @@ fn written(costs: &[(CpuOp, u64)], cores: u32, config: QueueConfig) -> (Time, Sp
 fn a_completion_takes_effect_when_its_interrupt_has_been_served() {
     let costs = [(CpuOp::RequestDispatch, DISPATCH), (CpuOp::Completion, COMPLETION)];
     for cores in [1, 4] {
-        let (end, busy) = written(&costs, cores, QueueConfig::linux_4_6());
+        let (end, busy) = written(&costs, cores, QueueConfig::linux(4, 6));
         // The command is in the device when the task has begun to issue it.
         assert_eq!(end, Time(100_000 + COMPLETION), "{cores} cores");
         assert_eq!(busy, Span(DISPATCH + COMPLETION));
@@ -42,7 +42,7 @@ fn a_completion_delays_whoever_computes_on_core_0() {
     let end = |cost: u64, cores: u32| {
         let rt = machine(&[(CpuOp::Completion, cost), (CpuOp::PageWrite, 1_000)], cores);
         let device = TestDevice::new(limits());
-        let queue = BlockQueue::new(&rt, QueueConfig::linux_4_6(), Box::new(device));
+        let queue = BlockQueue::new(&rt, QueueConfig::linux(4, 6), Box::new(device));
         queue.submit(block(80, 1, Flags::NONE));
         queue.submit(block(8_000, 1, Flags::NONE));
         let own = rt.clone();
@@ -64,7 +64,7 @@ fn a_machine_without_costs_has_no_cpu_events() {
     let rt = machine(&[], 2);
     rt.probe().set_mask(Class(Class::CPU.0 | Class::BLOCK.0));
     let device = TestDevice::new(Limits { queue_depth: 2, ..limits() });
-    let queue = BlockQueue::new(&rt, QueueConfig::linux_6_1(), Box::new(device));
+    let queue = BlockQueue::new(&rt, QueueConfig::linux(6, 1), Box::new(device));
     rt.spawn("a", async move {
         for i in 0..20 {
             queue.submit(block(80 * i, 1, Flags::NONE));

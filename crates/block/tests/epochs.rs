@@ -195,10 +195,10 @@ async fn work(rt: Rt, q: Rc<BlockQueue>, story: Rc<Story>, mut rng: Rng, task: u
 }
 
 fn random(rng: &mut Rng, elevator: ElevatorKind) -> (QueueConfig, Limits) {
-    let base = if rng.below(2) == 0 { QueueConfig::linux_6_1() } else { QueueConfig::linux_5_10() };
+    let base = if rng.below(2) == 0 { QueueConfig::linux(6, 1) } else { QueueConfig::linux(5, 10) };
     let mut c = match elevator {
         ElevatorKind::None | ElevatorKind::MqDeadline => base.with_elevator(elevator),
-        _ => QueueConfig::linux_4_6().with_elevator(elevator),
+        _ => QueueConfig::linux(4, 6).with_elevator(elevator),
     };
     c.nr_requests = 2 + rng.below(12) as u32;
     c.driver =
@@ -403,7 +403,7 @@ fn log_of(
 }
 
 fn deadline() -> QueueConfig {
-    QueueConfig::linux_4_6().with_elevator(ElevatorKind::Deadline)
+    QueueConfig::linux(4, 6).with_elevator(ElevatorKind::Deadline)
 }
 
 #[test]

@@ -14,7 +14,7 @@ const REAL: &str = "QIMFDC";
 
 #[test]
 fn a_synchronous_write_is_issued_by_its_task() {
-    let w = world(QueueConfig::linux_3_4(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(3, 4), TestDevice::new(limits()));
     let q = w.queue.clone();
     w.rt.spawn("w2", async move {
         q.submit_wait(block(187_310_080, 9, Flags::SYNC)).await.expect("it is written");
@@ -81,14 +81,14 @@ C WS 216658056 0 swapper
 
 #[test]
 fn a_commit_looks_as_on_linux_3_4_and_3_8() {
-    let trace = commit_trace(QueueConfig::linux_3_4(), TestDevice::new(limits()), REAL);
+    let trace = commit_trace(QueueConfig::linux(3, 4), TestDevice::new(limits()), REAL);
     assert_eq!(trace, COMMIT_3_4);
-    assert_eq!(commit_trace(QueueConfig::linux_3_8(), TestDevice::new(limits()), REAL), COMMIT_3_4);
+    assert_eq!(commit_trace(QueueConfig::linux(3, 8), TestDevice::new(limits()), REAL), COMMIT_3_4);
 }
 
 #[test]
 fn a_commit_looks_as_on_linux_4_6() {
-    let trace = commit_trace(QueueConfig::linux_4_6(), TestDevice::new(limits()), REAL);
+    let trace = commit_trace(QueueConfig::linux(4, 6), TestDevice::new(limits()), REAL);
     let commit = trace.split_once("Q FWFS").expect("a commit record").1;
     let expected = " 216658048 8 jbd2
 I FWFS 216658048 8 jbd2
@@ -105,7 +105,7 @@ C WS 216658056 0 swapper
 
 #[test]
 fn plugging_shows_in_the_full_trace() {
-    let trace = commit_trace(QueueConfig::linux_3_4(), TestDevice::new(limits()), "QGPMIUD");
+    let trace = commit_trace(QueueConfig::linux(3, 4), TestDevice::new(limits()), "QGPMIUD");
     let expected = "\
 Q WS 216658008 8 jbd2
 G WS 216658008 8 jbd2
@@ -134,7 +134,7 @@ D FWS 0 0 swapper
 #[test]
 fn a_commit_on_a_device_with_fua_needs_one_flush() {
     let device = TestDevice::new(wp_block::Limits { fua: true, ..limits() });
-    let trace = commit_trace(QueueConfig::linux_4_6(), device, REAL);
+    let trace = commit_trace(QueueConfig::linux(4, 6), device, REAL);
     let commit = trace.split_once("Q FWFS").expect("a commit record").1;
     let expected = " 216658048 8 jbd2
 I FWFS 216658048 8 jbd2
@@ -150,7 +150,7 @@ C WFS 216658056 0 swapper
 #[test]
 fn a_commit_on_a_device_without_a_cache_is_a_plain_write() {
     let device = TestDevice::new(wp_block::Limits { volatile_cache: false, ..limits() });
-    let trace = commit_trace(QueueConfig::linux_3_4(), device, REAL);
+    let trace = commit_trace(QueueConfig::linux(3, 4), device, REAL);
     assert!(trace.ends_with(
         "\
 Q WS 216658048 8 jbd2
@@ -169,7 +169,7 @@ fn an_empty_flush_is_one_command_or_none() {
         (false, ""),
     ] {
         let device = TestDevice::new(wp_block::Limits { volatile_cache: cache, ..limits() });
-        let w = world(QueueConfig::linux_4_6(), device);
+        let w = world(QueueConfig::linux(4, 6), device);
         let q = w.queue.clone();
         w.rt.spawn("t", async move {
             q.flush().await.expect("flushed");
@@ -185,7 +185,7 @@ fn an_empty_flush_is_one_command_or_none() {
 
 #[test]
 fn flushes_that_are_pending_together_are_one() {
-    let w = world(QueueConfig::linux_3_4(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(3, 4), TestDevice::new(limits()));
     for i in 0..4u64 {
         let q = w.queue.clone();
         w.rt.spawn(format!("t{i}"), async move {
@@ -226,7 +226,7 @@ fn a_flush_sequence_that_waits_long_is_not_put_off_any_more() {
     // goes all the same.
     let mut device = TestDevice::new(limits());
     device.latency = Latency::Fixed(Span::millis(700));
-    let w = world(QueueConfig::linux_3_4(), device);
+    let w = world(QueueConfig::linux(3, 4), device);
     for i in 0..2u64 {
         let q = w.queue.clone();
         let rt = w.rt.clone();
@@ -251,7 +251,7 @@ fn a_flush_sequence_that_waits_long_is_not_put_off_any_more() {
 #[test]
 fn what_finds_the_queue_full_is_issued_by_completions() {
     let w = world(
-        QueueConfig::linux_3_8(),
+        QueueConfig::linux(3, 8),
         TestDevice::new(wp_block::Limits { queue_depth: 31, ..limits() }),
     );
     let q = w.queue.clone();
@@ -290,7 +290,7 @@ fn what_finds_the_queue_full_is_issued_by_completions() {
 
 #[test]
 fn what_the_device_has_no_room_for_can_stay_in_the_elevator() {
-    let mut config = QueueConfig::linux_4_6();
+    let mut config = QueueConfig::linux(4, 6);
     config.habits.issue_ahead = false;
     let w = world(config, TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }));
     let q = w.queue.clone();
@@ -343,7 +343,7 @@ I WM 187044152 8 flusher
 D WM 187043856 8 flusher
 D WM 187044104 56 flusher
 ";
-    assert_eq!(run(QueueConfig::linux_4_6()), expected);
+    assert_eq!(run(QueueConfig::linux(4, 6)), expected);
     let expected = "\
 I WM 187044152 8 flusher
 D WM 187044152 8 flusher
@@ -354,12 +354,12 @@ D WM 187044104 48 flusher
 D WM 187043856 8 flusher
 D WM 187035656 8 flusher
 ";
-    assert_eq!(run(QueueConfig::linux_3_8()), expected);
+    assert_eq!(run(QueueConfig::linux(3, 8)), expected);
 }
 
 #[test]
 fn a_bio_joins_the_front_of_a_plugged_request() {
-    let w = world(QueueConfig::linux_3_4(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(3, 4), TestDevice::new(limits()));
     let q = w.queue.clone();
     w.rt.spawn("flush-8:48", async move {
         let _plug = q.plug();
@@ -384,7 +384,7 @@ I W 187043856 8 flush-8:48
 
 #[test]
 fn the_seventeenth_request_flushes_the_plug_first() {
-    let w = world(QueueConfig::linux_4_6(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(4, 6), TestDevice::new(limits()));
     let q = w.queue.clone();
     w.rt.spawn("t", async move {
         let _plug = q.plug();
@@ -420,7 +420,7 @@ C WS 80 8 swapper
 ";
 
 fn waiting_under_a_plug(on_wait: WaitUnplug) -> String {
-    let mut config = QueueConfig::linux_3_4();
+    let mut config = QueueConfig::linux(3, 4);
     config.plug.on_wait = on_wait;
     let w = world(config, TestDevice::new(limits()));
     let q = w.queue.clone();
@@ -435,7 +435,7 @@ fn waiting_under_a_plug(on_wait: WaitUnplug) -> String {
 
 #[test]
 fn nested_plugs_are_the_outermost_one() {
-    let w = world(QueueConfig::linux_3_4(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(3, 4), TestDevice::new(limits()));
     let q = w.queue.clone();
     w.rt.spawn("t", async move {
         let outer = q.plug();
@@ -452,7 +452,7 @@ fn nested_plugs_are_the_outermost_one() {
 
 #[test]
 fn a_partition_remaps_and_checks() {
-    let mut config = QueueConfig::linux_3_4();
+    let mut config = QueueConfig::linux(3, 4);
     config.habits.remap_event = true;
     let w = world(config, TestDevice::new(limits()));
     let part = w.queue.partition(Sector(2048), 1024);
@@ -479,7 +479,7 @@ C WS 2064 8 swapper
 
 #[test]
 fn a_device_without_scatter_gather_gets_a_command_for_each_segment() {
-    let mut config = QueueConfig::linux_3_4();
+    let mut config = QueueConfig::linux(3, 4);
     config.driver = wp_block::DriverKind::OneSegmentPerDma;
     let w = world(config, TestDevice::new(wp_block::Limits { queue_depth: 2, ..limits() }));
     let (q, rt) = (w.queue.clone(), w.rt.clone());
@@ -504,7 +504,7 @@ fn a_device_without_scatter_gather_gets_a_command_for_each_segment() {
 
 #[test]
 fn a_bio_that_is_too_large_is_split() {
-    let w = world(QueueConfig::linux_4_6(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(4, 6), TestDevice::new(limits()));
     let q = w.queue.clone();
     w.rt.spawn("t", async move {
         let segs = (0..75).map(|i| wp_medium::Slice::pattern(i, 0, 4096)).collect::<Vec<_>>();
@@ -530,7 +530,7 @@ D WS 512 88 t
 fn a_busy_device_is_asked_again() {
     let mut device = TestDevice::new(limits());
     device.refuse = 2;
-    let w = world(QueueConfig::linux_4_6(), device);
+    let w = world(QueueConfig::linux(4, 6), device);
     let q = w.queue.clone();
     w.rt.spawn("t", async move {
         q.submit_wait(block(0, 1, Flags::SYNC)).await.expect("written");
@@ -548,7 +548,7 @@ fn a_flush_that_other_commands_cannot_run_beside_holds_the_queue() {
         (false, "D FWS 0 0 a\nC WS 0 0 swapper\nD WS 80 8 swapper\nC WS 80 8 swapper\n"),
     ] {
         let limits = wp_block::Limits { flush_beside_others: beside, ..limits() };
-        let w = world(QueueConfig::linux_3_4(), TestDevice::new(limits));
+        let w = world(QueueConfig::linux(3, 4), TestDevice::new(limits));
         let (a, b) = (w.queue.clone(), w.queue.clone());
         w.rt.spawn("a", async move { a.flush().await.expect("flushed") });
         w.rt.spawn("b", async move {
@@ -566,7 +566,7 @@ fn a_flush_that_other_commands_cannot_run_beside_holds_the_queue() {
 
 #[test]
 fn noop_serves_in_the_order_of_arrival_and_mixes_sync_with_async() {
-    let config = QueueConfig::linux_3_4().with_elevator(ElevatorKind::Noop);
+    let config = QueueConfig::linux(3, 4).with_elevator(ElevatorKind::Noop);
     let w = world(config, TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }));
     let q = w.queue.clone();
     w.rt.spawn("t", async move {
@@ -585,7 +585,7 @@ fn noop_serves_in_the_order_of_arrival_and_mixes_sync_with_async() {
 #[test]
 fn cfq_serves_synchronous_requests_first() {
     let w = world(
-        QueueConfig::linux_4_6(),
+        QueueConfig::linux(4, 6),
         TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }),
     );
     let (q, s) = (w.queue.clone(), w.queue.clone());
@@ -609,7 +609,7 @@ fn cfq_serves_synchronous_requests_first() {
 #[test]
 fn cfq_does_not_merge_a_synchronous_bio_into_an_asynchronous_request() {
     let w = world(
-        QueueConfig::linux_4_6(),
+        QueueConfig::linux(4, 6),
         TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }),
     );
     let q = w.queue.clone();
@@ -629,7 +629,7 @@ fn sectors_of(trace: &str) -> Vec<&str> {
 
 #[test]
 fn deadline_serves_a_batch_upwards_by_sector() {
-    let config = QueueConfig::linux_3_4().with_elevator(ElevatorKind::Deadline);
+    let config = QueueConfig::linux(3, 4).with_elevator(ElevatorKind::Deadline);
     let w = world(config, TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }));
     let q = w.queue.clone();
     w.rt.spawn("t", async move {
@@ -646,7 +646,7 @@ fn deadline_serves_a_batch_upwards_by_sector() {
 
 #[test]
 fn deadline_lets_two_batches_of_reads_pass_and_then_writes() {
-    let config = QueueConfig::linux_3_4().with_elevator(ElevatorKind::Deadline);
+    let config = QueueConfig::linux(3, 4).with_elevator(ElevatorKind::Deadline);
     let w = world(config, TestDevice::new(wp_block::Limits { queue_depth: 1, ..limits() }));
     let q = w.queue.clone();
     w.rt.spawn("t", async move {

@@ -6,7 +6,7 @@ use wp_base::event::{Flags, Op};
 use wp_block::{Bio, ElevatorKind, IoClass, Layer, Limits, QueueConfig};
 
 fn none() -> QueueConfig {
-    QueueConfig::linux_6_1().with_elevator(ElevatorKind::None)
+    QueueConfig::linux(6, 1).with_elevator(ElevatorKind::None)
 }
 
 /// A commit as jbd2 writes it: blocks of the journal under a plug, then the record.
@@ -26,7 +26,7 @@ fn commit(w: &World) -> String {
 
 #[test]
 fn the_flush_machine_goes_through_kblockd() {
-    let w = world(QueueConfig::linux_5_10(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(5, 10), TestDevice::new(limits()));
     let lines = commit(&w);
     let record = lines.split_once("Q FWFS 840 8 jbd2\n").expect("the record is queued").1;
     assert_eq!(
@@ -38,7 +38,7 @@ fn the_flush_machine_goes_through_kblockd() {
 
 #[test]
 fn a_plug_is_issued_by_its_task_and_a_single_request_by_kblockd() {
-    let w = world(QueueConfig::linux_5_10(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(5, 10), TestDevice::new(limits()));
     let lines = commit(&w);
     assert!(lines.contains("I WS 800 32 jbd2\nD WS 800 32 jbd2\n"), "{lines}");
     assert!(lines.contains("I WS 832 8 jbd2\nD WS 832 8 kworker/0:1H\n"), "{lines}");
@@ -52,7 +52,7 @@ fn a_plug_is_issued_by_its_task_and_a_single_request_by_kblockd() {
 #[test]
 fn a_record_for_a_device_with_fua_is_issued_by_kblockd_or_its_task_by_era() {
     for (config, issuer) in
-        [(QueueConfig::linux_5_10(), "kworker/0:1H"), (QueueConfig::linux_6_1(), "a")]
+        [(QueueConfig::linux(5, 10), "kworker/0:1H"), (QueueConfig::linux(6, 1), "a")]
     {
         let w = world(config, TestDevice::new(Limits { fua: true, ..limits() }));
         let queue = w.queue.clone();
@@ -67,7 +67,7 @@ fn a_record_for_a_device_with_fua_is_issued_by_kblockd_or_its_task_by_era() {
 
 #[test]
 fn what_finds_the_device_full_is_issued_by_kblockd_and_can_still_be_merged_with() {
-    for config in [QueueConfig::linux_6_1(), none()] {
+    for config in [QueueConfig::linux(6, 1), none()] {
         let kind = config.elevator.name();
         let w = world(config, TestDevice::new(Limits { queue_depth: 1, ..limits() }));
         let (queue, rt) = (w.queue.clone(), w.rt.clone());
@@ -87,7 +87,7 @@ fn what_finds_the_device_full_is_issued_by_kblockd_and_can_still_be_merged_with(
 
 #[test]
 fn a_wait_under_a_plug_leaves_the_rest_to_kblockd() {
-    let w = world(QueueConfig::linux_5_10(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(5, 10), TestDevice::new(limits()));
     let (queue, rt) = (w.queue.clone(), w.rt.clone());
     w.rt.spawn("a", async move {
         let plug = queue.plug();
@@ -122,19 +122,19 @@ fn a_plug_is_flushed_by_count_or_by_the_size_of_its_newest_request() {
         let counts = lines.lines().filter_map(|l| l.split(' ').nth(3)?.parse::<u32>().ok());
         counts.collect::<Vec<u32>>()
     };
-    assert_eq!(unplugs(QueueConfig::linux_5_10(), 40, 1), [16, 16, 8]);
-    assert_eq!(unplugs(QueueConfig::linux_6_1(), 40, 1), [32, 8]);
-    assert_eq!(unplugs(QueueConfig::linux_4_6(), 40, 1), [16, 16, 8]);
+    assert_eq!(unplugs(QueueConfig::linux(5, 10), 40, 1), [16, 16, 8]);
+    assert_eq!(unplugs(QueueConfig::linux(6, 1), 40, 1), [32, 8]);
+    assert_eq!(unplugs(QueueConfig::linux(4, 6), 40, 1), [16, 16, 8]);
     // 124 KiB wait, 128 KiB (256 sectors) do not.
-    assert_eq!(unplugs(QueueConfig::linux_5_10(), 3, 31), [3]);
-    assert_eq!(unplugs(QueueConfig::linux_5_10(), 3, 32), [1, 1, 1]);
-    assert_eq!(unplugs(QueueConfig::linux_4_6(), 3, 32), [3]);
+    assert_eq!(unplugs(QueueConfig::linux(5, 10), 3, 31), [3]);
+    assert_eq!(unplugs(QueueConfig::linux(5, 10), 3, 32), [1, 1, 1]);
+    assert_eq!(unplugs(QueueConfig::linux(4, 6), 3, 32), [3]);
 }
 
 #[test]
 fn a_disk_without_queued_flushes_is_emptied_before_one() {
     for (config, issuer) in
-        [(QueueConfig::linux_6_1(), "kworker/0:1H"), (QueueConfig::linux_4_6(), "swapper")]
+        [(QueueConfig::linux(6, 1), "kworker/0:1H"), (QueueConfig::linux(4, 6), "swapper")]
     {
         let limits = Limits { flush_beside_others: false, ..limits() };
         let w = world(config, TestDevice::new(limits));
@@ -166,7 +166,7 @@ fn a_cache_barrier_is_a_command_where_the_device_has_it_and_a_flush_elsewhere() 
         [(true, Flags::SYNC | Flags::BARRIER), (false, Flags::SYNC), (false, Flags::NONE)]
     {
         let mq = flags == Flags::NONE;
-        let config = if mq { QueueConfig::linux_6_1() } else { QueueConfig::linux_4_6() };
+        let config = if mq { QueueConfig::linux(6, 1) } else { QueueConfig::linux(4, 6) };
         let w = world(config, TestDevice::new(Limits { barrier, ..limits() }));
         let queue = w.queue.clone();
         w.rt.spawn("a", async move {
@@ -200,9 +200,9 @@ fn a_real_time_task_goes_first() {
         let log: Vec<u64> = w.log.borrow().iter().map(|l| l.2).collect();
         log.iter().position(|at| *at == 4_000).expect("served")
     };
-    assert_eq!(order(QueueConfig::linux_6_1()), 1);
+    assert_eq!(order(QueueConfig::linux(6, 1)), 1);
     // By sector, after what was first.
-    assert_eq!(order(QueueConfig::linux_5_10()), 2);
+    assert_eq!(order(QueueConfig::linux(5, 10)), 2);
 }
 
 #[test]

@@ -199,12 +199,12 @@ async fn commit(q: &Rc<BlockQueue>, m: &Rc<Model>, rng: &mut Rng) {
 
 fn random_config(rng: &mut Rng) -> (QueueConfig, Limits) {
     let mut c = match rng.below(7) {
-        0 => QueueConfig::linux_4_6().with_elevator(ElevatorKind::Noop),
-        1 => QueueConfig::linux_4_6().with_elevator(ElevatorKind::Deadline),
-        2 => QueueConfig::linux_5_10(),
-        3 => QueueConfig::linux_6_1(),
-        4 => QueueConfig::linux_6_1().with_elevator(ElevatorKind::None),
-        _ => QueueConfig::linux_4_6(),
+        0 => QueueConfig::linux(4, 6).with_elevator(ElevatorKind::Noop),
+        1 => QueueConfig::linux(4, 6).with_elevator(ElevatorKind::Deadline),
+        2 => QueueConfig::linux(5, 10),
+        3 => QueueConfig::linux(6, 1),
+        4 => QueueConfig::linux(6, 1).with_elevator(ElevatorKind::None),
+        _ => QueueConfig::linux(4, 6),
     };
     c.nr_requests = 4 + rng.below(40) as u32;
     c.driver =

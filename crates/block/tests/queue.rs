@@ -12,7 +12,7 @@ use wp_rt::Outcome;
 
 #[test]
 fn submit_throttled_keeps_to_nr_requests() {
-    let mut config = QueueConfig::linux_4_6().with_elevator(ElevatorKind::Noop);
+    let mut config = QueueConfig::linux(4, 6).with_elevator(ElevatorKind::Noop);
     config.nr_requests = 16;
     let w = world(config, TestDevice::new(Limits { queue_depth: 2, ..limits() }));
     let (most, order) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(Vec::new())));
@@ -44,7 +44,7 @@ fn submit_throttled_keeps_to_nr_requests() {
 #[test]
 fn waiting_for_a_request_flushes_the_plug() {
     // All requests are in the task's own plug: without the flush it would wait for ever.
-    let mut config = QueueConfig::linux_4_6();
+    let mut config = QueueConfig::linux(4, 6);
     config.nr_requests = 4;
     let w = world(config, TestDevice::new(limits()));
     let q = w.queue.clone();
@@ -61,7 +61,7 @@ fn waiting_for_a_request_flushes_the_plug() {
 fn a_failed_command_fails_the_bios_of_its_request_only() {
     let mut device = TestDevice::new(limits());
     device.bad = Some(20);
-    let w = world(QueueConfig::linux_4_6(), device);
+    let w = world(QueueConfig::linux(4, 6), device);
     let ends = Rc::new(RefCell::new(Vec::new()));
     let (q, e) = (w.queue.clone(), ends.clone());
     w.rt.spawn("t", async move {
@@ -82,7 +82,7 @@ fn a_failed_command_fails_the_bios_of_its_request_only() {
 fn a_failed_commit_record_is_not_followed_by_a_flush() {
     let mut device = TestDevice::new(limits());
     device.bad = Some(20);
-    let w = world(QueueConfig::linux_4_6(), device);
+    let w = world(QueueConfig::linux(4, 6), device);
     let q = w.queue.clone();
     let end = w.rt.block_on("t", async move { q.submit_wait(block(16, 1, commit_flags())).await });
     assert_eq!(end.expect("it ends"), Err(Status::Io));
@@ -91,7 +91,7 @@ fn a_failed_commit_record_is_not_followed_by_a_flush() {
 
 #[test]
 fn an_operation_that_the_device_does_not_know_ends_in_interrupt_context() {
-    let w = world(QueueConfig::linux_4_6(), TestDevice::new(Limits { discard: false, ..limits() }));
+    let w = world(QueueConfig::linux(4, 6), TestDevice::new(Limits { discard: false, ..limits() }));
     let (q, rt) = (w.queue.clone(), w.rt.clone());
     let told = Rc::new(Cell::new(false));
     w.rt.spawn("t", async move {
@@ -111,7 +111,7 @@ fn an_operation_that_the_device_does_not_know_ends_in_interrupt_context() {
 
 #[test]
 fn an_end_may_submit() {
-    let w = world(QueueConfig::linux_4_6(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(4, 6), TestDevice::new(limits()));
     let q = w.queue.clone();
     w.queue.submit(block(0, 1, Flags::NONE).on_end(move |_| {
         let again = q.clone();
@@ -125,7 +125,7 @@ fn an_end_may_submit() {
 
 #[test]
 fn a_wait_that_is_given_up_leaves_no_trace() {
-    let w = world(QueueConfig::linux_4_6(), TestDevice::new(limits()));
+    let w = world(QueueConfig::linux(4, 6), TestDevice::new(limits()));
     let (q, rt) = (w.queue.clone(), w.rt.clone());
     w.rt.spawn("t", async move {
         for i in 0..10 {
@@ -147,7 +147,7 @@ fn a_power_cut_leaves_nothing_behind() {
     for ms in 0..40 {
         let mut device = TestDevice::new(Limits { queue_depth: 3, ..limits() });
         device.latency = Latency::Fixed(Span::millis(4));
-        let w = world(QueueConfig::linux_4_6(), device);
+        let w = world(QueueConfig::linux(4, 6), device);
         for t in 0..4u64 {
             let (q, rt) = (w.queue.clone(), w.rt.clone());
             w.rt.spawn(format!("t{t}"), async move {
@@ -177,7 +177,7 @@ fn a_power_cut_leaves_nothing_behind() {
 
 /// Two tasks that read sequentially, each with a short pause after each read, far apart.
 fn switches(rotational: bool, depth: u32) -> usize {
-    let mut config = QueueConfig::linux_4_6();
+    let mut config = QueueConfig::linux(4, 6);
     config.rotational = rotational;
     let mut device = TestDevice::new(Limits { queue_depth: depth, ..limits() });
     device.latency = Latency::Fixed(Span::millis(1));
@@ -211,7 +211,7 @@ fn cfq_idles_for_a_reader_on_a_disk_and_not_on_an_ssd() {
 /// When an asynchronous write, submitted at 50 ms, is done, while tasks write synchronously without
 /// a pause for 2 s.
 fn async_among(sync_tasks: u64) -> Time {
-    let w = world(QueueConfig::linux_4_6(), TestDevice::new(Limits { queue_depth: 1, ..limits() }));
+    let w = world(QueueConfig::linux(4, 6), TestDevice::new(Limits { queue_depth: 1, ..limits() }));
     let done = Rc::new(Cell::new(Time::NEVER));
     let (q, rt, d) = (w.queue.clone(), w.rt.clone(), done.clone());
     w.rt.spawn("flusher", async move {

@@ -4,7 +4,8 @@
 //! Left out: until 6.4 an inode that left memory counts as not logged for some of the rules, which
 //!           ends some fsyncs in a commit.
 
-use wp_vfs::{Version, policies};
+use wp_base::era::Version;
+use wp_base::policies;
 
 policies! {
     /// Names of directories are logged by hash, too.

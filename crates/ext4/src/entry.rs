@@ -461,8 +461,7 @@ fn probe(view: &dyn View) -> bool {
 }
 
 fn policy(o: &Options) -> FsResult<RecoverPolicy> {
-    let v = era_of(o)?.version;
-    Ok(RecoverPolicy::linux(u32::from(v.0), u32::from(v.1)))
+    Ok(RecoverPolicy::of(&wp_jbd2::Era::of(era_of(o)?.version)))
 }
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {

@@ -133,7 +133,12 @@ fn base(test: &str) -> Option<Base> {
     let free = (6000..16000).filter(|b| classes.class(*b) == BlockClass::Free).collect();
     let (found, _) = list(&image, &InspectOptions::default());
     let dirs: BTreeMap<Vec<u8>, u32> = std::iter::once((Vec::new(), 2))
-        .chain(found.iter().filter(|f| f.kind == FileType::Dir).map(|f| (f.path.clone(), f.ino as u32)))
+        .chain(
+            found
+                .iter()
+                .filter(|f| f.kind == FileType::Dir)
+                .map(|f| (f.path.clone(), f.ino as u32)),
+        )
         .filter(|(path, _)| path.as_slice() != b"lost+found")
         .collect();
     let parent = |path: &[u8]| {

@@ -3,7 +3,8 @@
 //! One code base; what differs is asked of [`Era`]. Each policy names its commit and the versions
 //! it holds for, and is listed by `list eras`.
 
-use wp_vfs::{Version, policies};
+use wp_base::era::Version;
+use wp_base::policies;
 
 policies! {
     /// A log fills holes with data where another file's newer data was since the checkpoint.

@@ -238,7 +238,7 @@ impl Journal {
 
     /// Where the tail could go, if that frees enough to be worth a superblock write.
     fn worthwhile_tail(&self) -> Option<(u32, u32)> {
-        if !self.opts.policy.forced_tail {
+        if !self.opts.era.forced_tail {
             return None;
         }
         let st = self.st.borrow();
@@ -277,7 +277,7 @@ impl Journal {
     async fn write_metadata(&self, c: &mut Commit) {
         let bytes = self.bs.bytes() as usize;
         let format = self.format.get();
-        let batch_max = bytes / self.opts.policy.batch_tag_bytes as usize;
+        let batch_max = bytes / if self.opts.era.sizes_batch_by_tag { 8 } else { 12 };
         while let Some(first) = self.next_metadata(c.tid) {
             // Made in the page that goes to the log.
             let mut page = Page::zeroed();
@@ -442,8 +442,9 @@ impl Journal {
     async fn write_record(&self, c: &mut Commit) {
         self.set_state(c.tid, TransactionState::CommitJflush);
         let asynchronous = self.format.get().has(disk::INCOMPAT_ASYNC_COMMIT);
-        let is_empty = c.blocks_logged == 0;
-        if !asynchronous && (!is_empty || self.opts.policy.lone_record) {
+        // An empty transaction writes its record too: nothing in jbd2 has ever skipped it. Kernels
+        // of today show no lone record because ext4 no longer starts such handles.
+        if !asynchronous {
             c.record = self.submit_record(c);
         }
         let mut result: FsResult<()> = Ok(());

@@ -5,7 +5,7 @@
 use crate::commit::Commit;
 use crate::heads::On;
 use crate::journal::Journal;
-use crate::options::{Conflict, CreditRule};
+use crate::options::Conflict;
 
 /// Sums over commits, by the phases that jbd2's own statistics have (`transaction_run_stats_s`,
 /// `/proc/fs/jbd2/DEV/info`), in nanoseconds of virtual time.
@@ -162,9 +162,9 @@ impl Journal {
     pub(crate) fn count_blocks(&self, tid: u32) {
         let mut st = self.st.borrow_mut();
         let t = st.transaction(tid);
-        let blocks = match self.opts.policy.credits {
-            CreditRule::Descriptors => u64::from(t.list(On::Metadata).len),
-            CreditRule::Plain | CreditRule::Shift => t.outstanding.max(0) as u64,
+        let blocks = match self.opts.era.counts_descriptors {
+            true => u64::from(t.list(On::Metadata).len),
+            false => t.outstanding.max(0) as u64,
         };
         st.counters.stats.blocks += blocks;
     }

@@ -15,7 +15,6 @@ use wp_rt::{CpuOp, MaybeReady};
 
 use crate::counters::JournalCounters;
 use crate::journal::Journal;
-use crate::options::CreditRule;
 use crate::site;
 use crate::state::{State, TransactionState};
 
@@ -186,7 +185,7 @@ impl Journal {
 
     /// Log blocks that `records` revoke records may need.
     pub(crate) fn revoke_blocks(&self, records: i64) -> i64 {
-        if records == 0 || self.opts.policy.credits != CreditRule::Descriptors {
+        if records == 0 || !self.opts.era.counts_descriptors {
             // Before 5.5 nothing was set aside for revoke blocks.
             return 0;
         }
@@ -422,8 +421,9 @@ impl Handle {
     fn is_too_old(&self) -> bool {
         let st = self.journal.st.borrow();
         let t = st.transaction(self.tid());
-        let too_big =
-            self.journal.opts.policy.credits == CreditRule::Plain && t.outstanding > st.max_buffers;
+        let era = &self.journal.opts.era;
+        let is_plain = !era.control_blocks_by_share && !era.counts_descriptors;
+        let too_big = is_plain && t.outstanding > st.max_buffers;
         too_big || self.journal.rt.now() >= t.expires
     }
 

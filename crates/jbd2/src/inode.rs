@@ -211,9 +211,7 @@ impl Journal {
     }
 
     fn in_walk_order(&self, mut inodes: Vec<Rc<JournalInode>>) -> Vec<Rc<JournalInode>> {
-        if self.opts.policy.file_inode_lifo {
-            inodes.reverse();
-        }
+        inodes.reverse();
         inodes
     }
 }
@@ -247,7 +245,7 @@ impl Handle {
             tid,
             value: inode.ino,
         });
-        let range = if self.journal().opts.policy.ordered_ranges { range } else { (0, u64::MAX) };
+        let range = if self.journal().opts.era.ordered_ranges { range } else { (0, u64::MAX) };
         let (first, last) = inode.range.get().unwrap_or(range);
         inode.range.set(Some((first.min(range.0), last.max(range.1))));
         inode.wait.set(true);

@@ -27,7 +27,7 @@ use crate::disk::{self, Format, SuperBlock, tid_after, tid_at_least};
 use crate::flushing;
 use crate::heads::Heads;
 use crate::log::LogMap;
-use crate::options::{CreditRule, JournalOptions};
+use crate::options::JournalOptions;
 use crate::recover::verify_super;
 use crate::site;
 use crate::state::{Dropped, State, TransactionState, Transactions};
@@ -92,7 +92,7 @@ impl Journal {
         let buffer = bdev.read(at).await?;
         let sb_state = SuperState::new(rt, buffer);
         let sb = sb_state.get();
-        verify_super(&sb, &log, bs, at * u64::from(bs.bytes()), opts.policy.incompat_known)?;
+        verify_super(&sb, &log, bs, at * u64::from(bs.bytes()), opts.era.incompat_known())?;
         if sb.start.get() != 0 && opts.recovered.is_none() {
             return Err(FsError::Invalid("the journal needs recovery"));
         }
@@ -390,7 +390,7 @@ impl Journal {
     /// Has writeback of metadata failed since the journal was loaded? Then it is aborted, in
     /// kernels that look. Errors: `Io` if so. Source: `jbd2_check_fs_dev_write_error`.
     pub(crate) fn check_device(&self) -> FsResult<()> {
-        let looks = self.opts.policy.aborts_on_device_error;
+        let looks = self.opts.era.aborts_on_device_error;
         if looks && self.bdev.mapping().errors().check_and_advance(&self.device_errors) {
             self.abort(FsError::Io);
             return Err(FsError::Io);
@@ -454,13 +454,11 @@ impl Journal {
 /// Credits that every transaction starts with: a commit record and the descriptors of a full
 /// transaction.
 fn base_credits(opts: &JournalOptions, format: &Format, bs: BlockSize, max_buffers: i64) -> i64 {
-    match opts.policy.credits {
-        CreditRule::Plain | CreditRule::Shift => 0,
-        CreditRule::Descriptors => {
-            let tags = u64::from(format.tags_per_descriptor(bs.bytes() as usize));
-            1 + (max_buffers as u64).div_ceil(tags) as i64
-        }
+    if !opts.era.counts_descriptors {
+        return 0;
     }
+    let tags = u64::from(format.tags_per_descriptor(bs.bytes() as usize));
+    1 + (max_buffers as u64).div_ceil(tags) as i64
 }
 
 /// The state of a log in which nothing has been written yet.
@@ -475,7 +473,7 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         Some(report) => (report.next_sequence, report.head),
         None => (sb.sequence.get().wrapping_add(1), sb.head.get()),
     };
-    let cycles = opts.policy.cycle_record && (first..last).contains(&recorded);
+    let cycles = opts.era.cycle_record && (first..last).contains(&recorded);
     let head = if cycles { recorded } else { first };
     Ok(State {
         sequence,
@@ -487,9 +485,9 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         free: i64::from(last - first),
         first,
         last,
-        max_buffers: i64::from((maxlen - area) / opts.policy.transaction_divisor),
+        max_buffers: i64::from((maxlen - area) / if opts.era.third_of_log { 3 } else { 4 }),
         base_credits: 0,
-        control_shift: (opts.policy.credits == CreditRule::Shift).then_some(5),
+        control_shift: opts.era.control_blocks_by_share.then_some(5),
         transactions: Transactions::default(),
         running: None,
         committing: None,

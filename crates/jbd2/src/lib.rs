@@ -17,6 +17,7 @@ mod checkpoint;
 mod commit;
 mod counters;
 pub mod disk;
+mod era;
 mod flushing;
 mod handle;
 mod heads;
@@ -33,12 +34,11 @@ mod superblock;
 mod versions;
 
 pub use counters::{JournalCounters, RunStats};
+pub use era::{Era, POLICIES};
 pub use handle::{Credits, Handle, Reserved};
 pub use inode::{JournalInode, Ordered, OrderedData};
 pub use journal::{CommitCallback, Journal};
 pub use log::LogMap;
-pub use options::{
-    CommitMode, Conflict, ConflictObserver, CreditRule, DualMode, EraPolicy, JournalOptions,
-};
+pub use options::{CommitMode, Conflict, ConflictObserver, DualMode, JournalOptions};
 pub use recover::{BadCommit, RecoverPolicy, RecoveryReport, ScanEnd, recover};
 pub use state::TransactionState;

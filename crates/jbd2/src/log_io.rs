@@ -105,7 +105,7 @@ impl Journal {
             writes.end(slot, false);
             return false;
         };
-        let flags = self.opts.policy.log_flags | extra;
+        let flags = self.opts.era.log_flags() | extra;
         let bio = Bio::write(self.bs.sector_of(at), vec![block.data], flags);
         let bio = if self.opts.mode.dual().is_some() {
             writes.undispatched.set(writes.undispatched.get() + 1);
@@ -115,7 +115,7 @@ impl Journal {
             bio
         };
         let writes = writes.clone();
-        let shadow = block.shadow.filter(|_| !self.opts.policy.shadow_until_processed);
+        let shadow = block.shadow.filter(|_| !self.opts.era.shadow_until_processed);
         self.bdev.queue().submit(bio.on_end(move |end| {
             if let Some(b) = shadow {
                 b.clear(BufFlag::Shadow);

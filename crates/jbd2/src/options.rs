@@ -1,13 +1,14 @@
-//! How a journal behaves: mount options, and what differs between kernels.
+//! How a journal behaves: mount options.
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use wp_base::Span;
-use wp_base::event::Flags;
+use wp_base::era::Version;
 use wp_rt::Ticks;
 
 use crate::disk;
+use crate::era::Era;
 
 /// How commits become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,106 +55,6 @@ impl DualMode {
 impl Default for DualMode {
     fn default() -> DualMode {
         DualMode { versions: None, coalesce: false, compound_flush: NonZeroU32::MIN }
-    }
-}
-
-/// How credits stand for the log blocks that hold no metadata.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CreditRule {
-    /// Not at all: a few spare blocks must do (up to 3.10).
-    Plain,
-    /// A thirty-second part on top (3.11 to 5.4, `JBD2_CONTROL_BLOCKS_SHIFT`).
-    Shift,
-    /// Every transaction starts with the descriptors that it may need; revoke blocks have credits
-    /// of their own ("jbd2: Account descriptor blocks into t_outstanding_credits", 5.5).
-    Descriptors,
-}
-
-/// Rules of the journal that differ between kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EraPolicy {
-    /// Flags of every write to the log. SYNC alone up to 5.x (`WRITE_SYNC`: no more is to come);
-    /// with META and IDLE since 6.1 ("jbd2: increase the journal IO's priority"): `WS` becomes
-    /// `WSM` in traces.
-    pub log_flags: Flags,
-    /// The ordered-data list is walked newest first (`list_add` puts at the head). In every kernel
-    /// so far.
-    pub file_inode_lifo: bool,
-    /// A commit writes the part of a file that was filed, not all of it ("jbd2: introduce
-    /// jbd2_inode dirty range scoping", 5.3).
-    pub ordered_ranges: bool,
-    /// A block stays in the shadow until the commit thread has processed its write, not only until
-    /// the write ends (up to 3.10, where being on the shadow list was the mark).
-    pub shadow_until_processed: bool,
-    /// Credits of control blocks.
-    pub credits: CreditRule,
-    /// A transaction may be this part of the log (4; 3 since 6.16, not checked against a source
-    /// here).
-    pub transaction_divisor: u32,
-    /// Bytes that a tag is thought to need when the batch of log blocks is sized: 12, later 8.
-    pub batch_tag_bytes: u32,
-    /// The log's tail moves with a flush before and FUA ("jbd2: issue cache flush after
-    /// checkpointing even with internal journal", 3.4), and also after a commit ("jbd2: cleanup
-    /// journal tail after transaction commit", 3.4). Before, only a checkpoint moved it, and the
-    /// superblock stayed in the drive's cache while the log was used again. The versions are from
-    /// memory; jbd, of ext3, has the first since 3.5 (fd2cbd4dfa3d).
-    pub forced_tail: bool,
-    /// A handle that is about to change metadata finds that writeback of some has failed, and
-    /// aborts ("jbd2: abort journal when detecting metadata writeback error of fs dev", 6.8;
-    /// version from memory, seen in 6.18): the blocks that it would read may be old ones. Before,
-    /// only a checkpoint looked.
-    pub aborts_on_device_error: bool,
-    /// Why the journal was aborted is written with FUA ("ext4, jbd2: Add REQ_FUA flag when
-    /// recording an error in the superblock", 4.3; version from memory).
-    pub errno_forced: bool,
-    /// Start where the last mount stopped (`s_head`; "jbd2: continue to record log between each
-    /// mount", 6.4).
-    pub cycle_record: bool,
-    /// A transaction that changed nothing still writes its commit record. Nothing in jbd2 has ever
-    /// skipped it: today's kernels show no lone record because ext4 no longer starts such handles.
-    pub lone_record: bool,
-    /// Incompatible features that it knows.
-    pub incompat_known: u32,
-}
-
-impl EraPolicy {
-    /// The rules of Linux `major.minor`.
-    pub const fn linux(major: u32, minor: u32) -> EraPolicy {
-        let v = major * 1000 + minor;
-        let log_flags = if v >= 6001 {
-            Flags(Flags::SYNC.0 | Flags::META.0 | Flags::IDLE.0)
-        } else {
-            Flags::SYNC
-        };
-        let credits = if v >= 5005 {
-            CreditRule::Descriptors
-        } else if v >= 3011 {
-            CreditRule::Shift
-        } else {
-            CreditRule::Plain
-        };
-        EraPolicy {
-            log_flags,
-            file_inode_lifo: true,
-            ordered_ranges: v >= 5003,
-            shadow_until_processed: v < 3011,
-            credits,
-            transaction_divisor: if v >= 6016 { 3 } else { 4 },
-            batch_tag_bytes: if v >= 4013 { 8 } else { 12 },
-            forced_tail: v >= 3004,
-            aborts_on_device_error: v >= 6008,
-            errno_forced: v >= 4003,
-            cycle_record: v >= 6004,
-            lone_record: true,
-            incompat_known: crate::recover::RecoverPolicy::linux(major, minor).incompat_known,
-        }
-    }
-}
-
-impl Default for EraPolicy {
-    /// Linux 6.1, whose source the rules were read in.
-    fn default() -> EraPolicy {
-        EraPolicy::linux(6, 1)
     }
 }
 
@@ -233,7 +134,7 @@ pub struct JournalOptions {
     /// Ticks a second, and how the timer that commits is rounded.
     pub ticks: Ticks,
     /// What differs between kernels.
-    pub policy: EraPolicy,
+    pub era: Era,
     /// Flush the device and force the record (`barrier`).
     pub barrier: bool,
     /// Send the commit record together with the transaction (`journal_async_commit`). Sets the
@@ -262,12 +163,13 @@ pub struct JournalOptions {
 }
 
 impl Default for JournalOptions {
+    /// Linux 6.1, whose source the rules were read in.
     fn default() -> JournalOptions {
         JournalOptions {
             ino_name: "jbd2/sdb1-8".to_owned(),
             commit_interval: Span::secs(5),
             ticks: Ticks { hz: 250, wheel: false },
-            policy: EraPolicy::default(),
+            era: Era::of(Version(6, 1, 0)),
             barrier: true,
             async_commit: false,
             mode: CommitMode::Flush,

@@ -25,7 +25,7 @@ fn main() {
     // Four times the flash of the 128 GB drive.
     let params = [("capacity_bytes", BYTES), ("blocks_per_plane", 8192)];
     let device = wp_device::find("ssd-128").expect("a preset").make(&params).expect("a device");
-    let config = QueueConfig::linux_4_6().with_elevator(ElevatorKind::Noop);
+    let config = QueueConfig::linux(4, 6).with_elevator(ElevatorKind::Noop);
     let queue = BlockQueue::new(&rt, config, device);
     let (q, rt2) = (queue.clone(), rt.clone());
     rt.block_on("fill", async move {

@@ -28,7 +28,7 @@ fn cpu_ns() -> u64 {
 
 fn queue(rt: &Rt) -> Rc<BlockQueue> {
     let device = wp_device::find("ssd-128").expect("a preset").make(&[]).expect("a device");
-    BlockQueue::new(rt, QueueConfig::linux_4_6().with_elevator(ElevatorKind::Noop), device)
+    BlockQueue::new(rt, QueueConfig::linux(4, 6).with_elevator(ElevatorKind::Noop), device)
 }
 
 fn measure(write: bool) -> f64 {

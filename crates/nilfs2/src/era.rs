@@ -1,6 +1,7 @@
 //! The rules of NILFS2 that changed between kernels.
 
-use wp_vfs::{Version, policies};
+use wp_base::era::Version;
+use wp_base::policies;
 
 policies! {
     /// Roll-forward puts a block of a file where its block of the log stands in a page.

@@ -213,8 +213,7 @@ fn row(
     expected: &[Value],
 ) -> Row {
     let overlay = Overlay::new(image);
-    let done =
-        recover_at_mount(&overlay, &RecoverPolicy::linux(kernel.0.into(), kernel.1.into()), 1);
+    let done = recover_at_mount(&overlay, &RecoverPolicy::linux(kernel.0, kernel.1), 1);
     let AtMount { recovery, mounted } = &done;
     let journal = recovery.journal.as_ref();
     let mut row = Row {

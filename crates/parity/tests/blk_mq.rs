@@ -101,7 +101,7 @@ fn play(batches: Vec<Batch>) -> Vec<String> {
         // No request of any recorded kernel is longer on that disk.
         .make(&[("max_request_sectors", 256)])
         .expect("possible");
-    let queue = BlockQueue::new(&rt, QueueConfig::linux_5_10(), device);
+    let queue = BlockQueue::new(&rt, QueueConfig::linux(5, 10), device);
     rt.probe().set_mask(Class::BLOCK);
     let mut at_ns = 0;
     for batch in batches {

@@ -14,7 +14,8 @@ use wp_rt::Rt;
 use crate::file_type::FileType;
 use crate::flags::FileFlags;
 use crate::fs::{FileSystem, TimeSpec};
-use crate::{Base, Distribution, Misread, Version};
+use crate::{EraRule, Misread, Version};
+use wp_base::distributions::{Base, Distribution};
 
 /// All that a file system may touch.
 #[derive(Clone)]
@@ -380,25 +381,6 @@ pub trait BlockMap {
         let _ = view;
         self.class(block)
     }
-}
-
-/// An era as `list eras` shows it: policy, whether it holds, and where it comes from.
-#[derive(Clone, Debug)]
-pub struct EraRule {
-    /// Short name.
-    pub name: &'static str,
-    /// What the kernel does while it holds.
-    pub what: &'static str,
-    /// Commit that introduced it.
-    pub commit: &'static str,
-    /// First version; empty: as far back as there is evidence.
-    pub from: String,
-    /// First version without it; empty: still so.
-    pub until: String,
-    /// Stable releases that took the commit over, each for its series.
-    pub backports: Vec<String>,
-    /// Does it hold in the version asked for?
-    pub holds: bool,
 }
 
 /// What recovery makes of an image.

@@ -12,9 +12,7 @@ mod attributes;
 mod checkpoints;
 mod contents;
 mod copy;
-mod distributions;
 mod entry;
-mod era;
 mod file_type;
 mod flags;
 mod fs;
@@ -32,13 +30,11 @@ mod walk;
 pub use aio::{IoCall, IoContext, IoEvent, Iocb};
 pub use checkpoints::Checkpointing;
 pub use contents::{Digest, Part, TakePart};
-pub use distributions::{Base, DISTRIBUTIONS, Distribution};
 pub use entry::{
-    BlockMap, Checked, Disk, Env, EraRule, Fault, FsEntry, Inspection, ListedCheckpoint,
-    ListedFile, Mount, Mountable, Offers, OptionError, OptionSpec, Options, Promises, RecoveryPlan,
-    Run, Stat, Survey, SurveyedFile, When, renamed,
+    BlockMap, Checked, Disk, Env, Fault, FsEntry, Inspection, ListedCheckpoint, ListedFile, Mount,
+    Mountable, Offers, OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Stat, Survey,
+    SurveyedFile, When, renamed,
 };
-pub use era::{Policy, Version, rules as era_rules};
 pub use file_type::FileType;
 pub use flags::{FileFlags, may_create, may_delete, may_link};
 pub use fs::{
@@ -52,4 +48,6 @@ pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use seek::{Seek, SeekRun, seek_in_data, seek_in_runs};
 pub use syscall::{Fd, OpenFlags, Vfs};
 pub use wp_base::DeviceNumber;
+pub use wp_base::distributions::{Base, DISTRIBUTIONS, Distribution};
+pub use wp_base::era::{EraRule, Version, rules as era_rules};
 pub use wp_cache::{Advice, Readahead};

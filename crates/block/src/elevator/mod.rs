@@ -14,10 +14,11 @@ mod mq_deadline;
 mod none;
 mod noop;
 
+use wp_base::era::Version;
 use wp_base::{Sector, Time};
 
-use crate::config::Layer;
 use crate::device::Limits;
+use crate::era::Era;
 use crate::pool::{BioInfo, Pool, RqId};
 
 pub use cfq::{Cfq, CfqTunables};
@@ -89,8 +90,20 @@ pub struct ElvSetup {
     pub limits: Limits,
     /// Does the device turn (`QUEUE_FLAG_NONROT` clear)?
     pub rotational: bool,
-    /// The kernel's version.
-    pub kernel: (u16, u16),
+    /// The rules of its kernel.
+    pub era: Era,
+}
+
+/// Which of Linux's two block layers.
+///
+/// Until 4.20 a SCSI, ATA or MMC disk has one locked queue (`scsi_mod.use_blk_mq=0`, the default);
+/// from 5.0 on there is nothing but blk-mq. What follows from that is in `mq.rs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layer {
+    /// One queue: elevators noop, deadline, cfq. Whoever submits or completes issues.
+    Single,
+    /// blk-mq: elevators none, mq-deadline. What is not issued by its submitter, is by kblockd.
+    Multi,
 }
 
 /// Which elevator.
@@ -117,7 +130,7 @@ pub struct ElevatorEntry {
     /// The block layer that it belongs to.
     pub layer: Layer,
     /// The first kernel that has it, and the first that has it no more.
-    pub versions: ((u16, u16), (u16, u16)),
+    pub versions: (Version, Version),
     /// Makes one.
     pub make: fn(&ElvSetup) -> Box<dyn Elevator>,
 }
@@ -127,13 +140,13 @@ impl ElevatorEntry {
     ///
     /// blk-mq exists since 3.13 and mq-deadline since 4.11, but disks of SCSI, ATA and MMC went
     /// over to them with 5.0, where the single-queue layer was removed.
-    pub fn is_in(&self, version: (u16, u16)) -> bool {
+    pub fn is_in(&self, version: Version) -> bool {
         (self.versions.0..self.versions.1).contains(&version)
     }
 }
 
 /// No version is as high.
-const STILL: (u16, u16) = (u16::MAX, 0);
+const STILL: Version = Version(u16::MAX, 0, 0);
 
 /// All elevators.
 pub static ELEVATORS: &[ElevatorEntry] = &[
@@ -141,36 +154,36 @@ pub static ELEVATORS: &[ElevatorEntry] = &[
         name: "noop",
         kind: ElevatorKind::Noop,
         layer: Layer::Single,
-        versions: ((2, 6), (5, 0)),
+        versions: (Version(2, 6, 0), Version(5, 0, 0)),
         make: |_| Box::new(Noop::new()),
     },
     ElevatorEntry {
         name: "cfq",
         kind: ElevatorKind::Cfq,
         layer: Layer::Single,
-        versions: ((2, 6), (5, 0)),
+        versions: (Version(2, 6, 0), Version(5, 0, 0)),
         make: |setup| Box::new(Cfq::new(setup)),
     },
     ElevatorEntry {
         name: "deadline",
         kind: ElevatorKind::Deadline,
         layer: Layer::Single,
-        versions: ((2, 6), (5, 0)),
+        versions: (Version(2, 6, 0), Version(5, 0, 0)),
         make: |_| Box::new(Deadline::new()),
     },
     ElevatorEntry {
         name: "none",
         kind: ElevatorKind::None,
         layer: Layer::Multi,
-        versions: ((3, 13), STILL),
+        versions: (Version(3, 13, 0), STILL),
         make: |_| Box::new(NoElevator::new()),
     },
     ElevatorEntry {
         name: "mq-deadline",
         kind: ElevatorKind::MqDeadline,
         layer: Layer::Multi,
-        versions: ((4, 11), STILL),
-        make: |setup| Box::new(MqDeadline::new(setup.kernel).with_zones(setup.limits.zones)),
+        versions: (Version(4, 11, 0), STILL),
+        make: |setup| Box::new(MqDeadline::new(&setup.era).with_zones(setup.limits.zones)),
     },
 ];
 

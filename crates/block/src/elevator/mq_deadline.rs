@@ -19,6 +19,7 @@ use wp_base::{Sector, Span, ZoneLimits};
 
 use crate::elevator::deadline::{Batch, Deadline};
 use crate::elevator::{Elevator, ElvCx, Kick};
+use crate::era::Era;
 use crate::pool::{BioInfo, IoClass, Pool, Request, RqId};
 
 /// Age at which a request of a lower class goes before those above (`prio_aging_expire`).
@@ -58,18 +59,18 @@ impl ZoneLocks {
 }
 
 impl MqDeadline {
-    /// An empty one, as in kernel `version`.
-    pub fn new(version: (u16, u16)) -> MqDeadline {
+    /// An empty one, by the rules of its kernel.
+    pub fn new(era: &Era) -> MqDeadline {
         MqDeadline {
             classes: std::array::from_fn(|_| {
-                if version >= (5, 14) { Deadline::keeping_place() } else { Deadline::new() }
+                if era.has_io_classes { Deadline::keeping_place() } else { Deadline::new() }
             }),
             open: [0; 3],
             batch: Batch::default(),
-            has_classes: version >= (5, 14),
-            ages: version >= (5, 17),
+            has_classes: era.has_io_classes,
+            ages: era.ages_io_classes,
             locks: ZoneLocks::default(),
-            has_locks: ((4, 16)..(6, 10)).contains(&version),
+            has_locks: era.locks_zones,
         }
     }
 
@@ -168,6 +169,8 @@ impl Elevator for MqDeadline {
 
 #[cfg(test)]
 mod tests {
+    use wp_base::era::Version;
+
     use super::*;
     use wp_base::Time;
     use wp_base::event::Flags;
@@ -179,9 +182,13 @@ mod tests {
     }
 
     impl Bench {
-        fn new(version: (u16, u16)) -> Bench {
+        fn new(major: u16, minor: u16) -> Bench {
             let now = Time(60_000_000_000);
-            Bench { elevator: MqDeadline::new(version), pool: Pool::default(), now }
+            Bench {
+                elevator: MqDeadline::new(&Era::of(Version(major, minor, 0))),
+                pool: Pool::default(),
+                now,
+            }
         }
         fn add(&mut self, at: u64, class: IoClass) {
             let (at, flags) = (Sector(at), Flags::NONE);
@@ -205,8 +212,8 @@ mod tests {
 
     #[test]
     fn classes_are_served_by_rank_since_5_14_and_ignored_before() {
-        for (version, expected) in [((5, 10), [0, 80, 160]), ((6, 1), [160, 80, 0])] {
-            let mut b = Bench::new(version);
+        for ((major, minor), expected) in [((5, 10), [0, 80, 160]), ((6, 1), [160, 80, 0])] {
+            let mut b = Bench::new(major, minor);
             b.add(0, IoClass::Idle);
             b.add(80, IoClass::BestEffort);
             b.add(160, IoClass::RealTime);
@@ -215,13 +222,13 @@ mod tests {
                 order.push(at);
                 b.complete(rq);
             }
-            assert_eq!(order, expected, "{version:?}");
+            assert_eq!(order, expected, "{major}.{minor}");
         }
     }
 
     #[test]
     fn a_lower_class_waits_for_what_is_in_the_device_until_it_is_old() {
-        let mut b = Bench::new((6, 1));
+        let mut b = Bench::new(6, 1);
         b.add(0, IoClass::RealTime);
         b.add(80, IoClass::Idle);
         let (first, at) = b.next().expect("queued");

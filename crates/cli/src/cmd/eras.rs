@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use wp_base::era::Policy;
 use wp_campaign::bugs;
 use wp_machine::registry;
-use wp_vfs::{Base, DISTRIBUTIONS, Distribution, EraRule, FsEntry, Version};
+use wp_vfs::{Base, DISTRIBUTIONS, Distribution, EraRule, FsEntry, Version, era_rules};
 
 use crate::output::stderr;
 
@@ -23,6 +24,9 @@ pub(super) fn tell(fs: &FsEntry, era: &str) {
         stderr(format_args!("note: {note}\n"));
     }
 }
+
+/// What every file system of a kernel stands on, with its rules.
+static PARTS: [(&str, &[Policy]); 2] = [("jbd2", wp_jbd2::POLICIES), ("block", wp_block::POLICIES)];
 
 const LINE: &str = "a string takes it";
 
@@ -69,6 +73,9 @@ fn rules(version: &str) -> (Value, String) {
     for f in registry::FILE_SYSTEMS {
         all.push(of_fs(f, version, &mut text));
     }
+    for (part, policies) in PARTS {
+        all.push(of_part(part, policies, version, &mut text));
+    }
     text.push_str(
         "FROM..UNTIL: the rule holds from version FROM on and before version UNTIL.\n\
          Releases in brackets have the change too, each in its stable series.\n\
@@ -95,6 +102,14 @@ fn of_fs(f: &FsEntry, version: &str, text: &mut String) -> Value {
         "fs": f.name, "version": version, "is_modelled": true, "has_evidence": known,
         "rules": list,
     })
+}
+
+/// The rules of the journal or of the block layer, which every version has.
+fn of_part(part: &str, policies: &[Policy], version: &str, text: &mut String) -> Value {
+    writeln!(text, "{part} in {version}").expect(LINE);
+    let all = Version::parse(version).map(|v| era_rules(policies, v)).unwrap_or_default();
+    let list: Vec<Value> = all.iter().map(|r| rule(r, text)).collect();
+    json!({ "part": part, "version": version, "rules": list })
 }
 
 fn rule(r: &EraRule, text: &mut String) -> Value {

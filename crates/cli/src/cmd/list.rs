@@ -27,7 +27,7 @@ use crate::output::{Exit, Out};
     \x20 formats     trace formats that replay and compare read, their units\n\
     \x20 cpus        CPU cost profiles\n\
     \x20 calls       lines of programs that `crash` runs: system calls and steps\n\
-    \x20 eras        kernel versions and distributions, and the file-system rules of each\n\
+    \x20 eras        kernel versions and distributions, with the rules of each\n\
     \x20 durability  kernel changes of what survives a power failure, modelled or not\n\
     \x20 techniques  mechanisms that `matrix` compares\n\
     \x20 sites       crash-safety points, which `crash --mutate` leaves out\n\
@@ -238,17 +238,16 @@ fn elevators(name: Option<&str>) -> (Value, String) {
     let mut text = String::new();
     for e in wp_block::ELEVATORS.iter().filter(|e| is_wanted(name, e.name)) {
         names.push(e.name);
-        let ((major, minor), (no_major, no_minor)) = e.versions;
-        let until = match no_major {
+        let (from, without) = e.versions;
+        let until = match without.0 {
             u16::MAX => "on".to_owned(),
-            _ => format!("to before {no_major}.{no_minor}"),
+            _ => format!("to before {without}"),
         };
         let layer = match e.layer {
             wp_block::Layer::Single => "single queue",
             wp_block::Layer::Multi => "blk-mq",
         };
-        writeln!(text, "{:<12} {layer}, Linux {major}.{minor} {until}", e.name)
-            .expect("a string takes it");
+        writeln!(text, "{:<12} {layer}, Linux {from} {until}", e.name).expect("a string takes it");
     }
     (json!(names), text)
 }

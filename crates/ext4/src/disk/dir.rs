@@ -26,8 +26,8 @@ pub struct DirEntryHeader {
     pub rec_len: U16,
     /// `name_len`, bytes.
     pub name_len: u8,
-    /// `file_type`, see [`wp_vfs::FileType::entry`]; the high byte of the name's length without the filetype
-    /// feature.
+    /// `file_type`, see [`wp_vfs::FileType::entry`]; the high byte of the name's length without the
+    /// filetype feature.
     pub file_type: u8,
 }
 const _: () = assert!(size_of::<DirEntryHeader>() == HEADER_BYTES);

@@ -3,7 +3,8 @@
 //! One code base; what differs is asked of [`Era`]. Each policy names its commit and the versions
 //! it holds for, and is listed by `list eras`.
 
-use wp_vfs::{Version, policies};
+use wp_base::era::Version;
+use wp_base::policies;
 
 /// Parses a version as ext4's options have it: `4.6` is the paper's name for the repaired era and
 /// means 4.6.2, the first release with the repair; write `4.6.0` for the unrepaired one.

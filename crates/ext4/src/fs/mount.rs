@@ -10,8 +10,7 @@ use wp_base::{BlockSize, FsError, FsResult, Span, Time};
 use wp_block::{Bio, Partition};
 use wp_cache::{Bdev, BufFlag, Buffer, Index, WbPolicy, Writeback};
 use wp_jbd2::{
-    CommitMode, Credits, DualMode, EraPolicy, Handle, Journal, JournalOptions, LogMap,
-    RecoverPolicy,
+    CommitMode, Credits, DualMode, Handle, Journal, JournalOptions, LogMap, RecoverPolicy,
 };
 use wp_medium::{MediumView, Overlay};
 use wp_rt::{CpuOp, Lock, MaybeReady, Rt, Ticks, soon};
@@ -375,11 +374,10 @@ impl Ext4 {
             ));
         }
         let log = self.journal_map()?;
-        let v = self.opts.era.version;
-        let mut policy = EraPolicy::linux(u32::from(v.0), u32::from(v.1));
+        let mut era = wp_jbd2::Era::of(self.opts.era.version);
         if self.opts.dual.is_some() {
             // BarrierFS' kernel has BH_Shadow, though it is a 3.10.
-            policy.shadow_until_processed = false;
+            era.shadow_until_processed = false;
         }
         let blocks = FixedBlocks::new(&self.geo, &self.descs.borrow());
         let conflicts = Conflicts::new(&self.rt, blocks);
@@ -390,7 +388,7 @@ impl Ext4 {
             ticks: Ticks { hz: self.opts.writeback.hz, wheel: self.opts.era.wheel_timers },
             barrier: self.opts.barrier,
             abort_on_data_error: self.opts.data_err_abort,
-            policy,
+            era,
             mode: self.opts.dual.map_or(CommitMode::Flush, CommitMode::Barrier),
             observer: Some(conflicts),
             observe_all: self.opts.count_access,
@@ -702,10 +700,9 @@ async fn read_super(rt: &Rt, part: &Partition) -> FsResult<SuperBlock> {
 async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> {
     let view = view_of(part);
     let overlay = Overlay::new(&view);
-    let v = opts.era.version;
     let now = opts.epoch_secs.saturating_add((rt.now().0 / 1_000_000_000) as i64);
     let now = u32::try_from(now).unwrap_or(u32::MAX);
-    let policy = RecoverPolicy::linux(u32::from(v.0), u32::from(v.1));
+    let policy = RecoverPolicy::of(&wp_jbd2::Era::of(opts.era.version));
     crate::image::replay_journal(&overlay, &policy, now)?;
     // What came out of the log must be what we can mount, before a byte of it is written.
     features::check(crate::image::Image::open(&overlay)?.super_block())?;

@@ -17,7 +17,8 @@ pub struct DirName {
     pub name: Vec<u8>,
     /// Its inode.
     pub inode: u32,
-    /// Type byte of the entry, see [`wp_vfs::FileType::from_entry`]; 0 without the filetype feature.
+    /// Type byte of the entry, see [`wp_vfs::FileType::from_entry`]; 0 without the filetype
+    /// feature.
     pub file_type: u8,
 }
 

@@ -1,6 +1,9 @@
 //! What recovery is told and what it answers.
 
+use wp_base::era::Version;
+
 use crate::disk;
+use crate::era::Era;
 
 /// What a complete transaction with a wrong commit checksum means, where the log is not
 /// asynchronous.
@@ -35,28 +38,21 @@ pub struct RecoverPolicy {
 }
 
 impl RecoverPolicy {
-    /// The rules of Linux `major.minor`, which marks the log empty afterwards.
-    pub const fn linux(major: u32, minor: u32) -> RecoverPolicy {
-        let v = major * 1000 + minor;
-        let mut incompat_known =
-            disk::INCOMPAT_REVOKE | disk::INCOMPAT_64BIT | disk::INCOMPAT_ASYNC_COMMIT;
-        if v >= 3005 {
-            incompat_known |= disk::INCOMPAT_CSUM_V2;
-        }
-        if v >= 3018 {
-            incompat_known |= disk::INCOMPAT_CSUM_V3;
-        }
-        if v >= 5010 {
-            incompat_known |= disk::INCOMPAT_FAST_COMMIT;
-        }
+    /// The rules of a kernel, which marks the log empty afterwards.
+    pub fn of(era: &Era) -> RecoverPolicy {
         RecoverPolicy {
             bad_commit: BadCommit::Refuse,
-            partial_commit: v >= 6010,
-            stale_by_time: v >= 5010,
+            partial_commit: era.partial_commit,
+            stale_by_time: era.stale_by_time,
             mark_empty: true,
-            record_head: v >= 6004,
-            incompat_known,
+            record_head: era.cycle_record,
+            incompat_known: era.incompat_known(),
         }
+    }
+
+    /// The rules of Linux `major.minor`.
+    pub fn linux(major: u16, minor: u16) -> RecoverPolicy {
+        RecoverPolicy::of(&Era::of(Version(major, minor, 0)))
     }
 
     /// The rules of e2fsck 1.47.

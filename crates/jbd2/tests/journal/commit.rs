@@ -6,15 +6,16 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::world::{self, Config, History, LOG_AT, World, contents, set_blocks, world};
+use wp_base::era::Version;
 use wp_base::event::{BlockAction, Event, Flags, Op, rwbs};
 use wp_base::live::census;
 use wp_base::{FsResult, Span, Time};
-use wp_jbd2::{EraPolicy, JournalOptions, Ordered, OrderedData, RecoverPolicy, disk, recover};
+use wp_jbd2::{Era, JournalOptions, Ordered, OrderedData, RecoverPolicy, disk, recover};
 use wp_medium::Overlay;
 
-fn era(major: u32, minor: u32) -> Config {
+fn era(major: u16, minor: u16) -> Config {
     let options =
-        JournalOptions { policy: EraPolicy::linux(major, minor), ..JournalOptions::default() };
+        JournalOptions { era: Era::of(Version(major, minor, 0)), ..JournalOptions::default() };
     let incompat = if major < 4 { 0 } else { disk::INCOMPAT_REVOKE | disk::INCOMPAT_CSUM_V3 };
     Config { options, incompat, ..Config::default() }
 }

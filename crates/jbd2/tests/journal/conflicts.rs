@@ -5,10 +5,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use wp_base::era::Version;
 use wp_base::{FsError, FsResult, Span};
 use wp_cache::BufFlag;
 use wp_jbd2::{
-    Conflict, ConflictObserver, Credits, EraPolicy, Handle, JournalOptions, Ordered, OrderedData,
+    Conflict, ConflictObserver, Credits, Era, Handle, JournalOptions, Ordered, OrderedData,
     RecoverPolicy, TransactionState, disk, recover,
 };
 use wp_medium::{Overlay, View};
@@ -237,10 +238,10 @@ fn old_kernels_keep_the_shadow_until_the_thread_has_looked() {
     // In 3.4 the commit thread wakes the waiter, on its way to the record; later the completion
     // does, first.
     for (era, then) in [
-        (EraPolicy::linux(3, 4), TransactionState::CommitJflush),
-        (EraPolicy::linux(4, 6), TransactionState::CommitDflush),
+        (Era::of(Version(3, 4, 0)), TransactionState::CommitJflush),
+        (Era::of(Version(4, 6, 0)), TransactionState::CommitDflush),
     ] {
-        let options = JournalOptions { policy: era, ..JournalOptions::default() };
+        let options = JournalOptions { era, ..JournalOptions::default() };
         let w = slow(&Config { options, incompat: 0, ..Config::default() });
         let e = env(&w);
         let state = w.run(async move {

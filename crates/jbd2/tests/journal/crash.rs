@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use wp_base::era::Version;
 use wp_base::{BlockSize, Rng};
 use wp_jbd2::{
-    CommitMode, Conflict, Credits, DualMode, EraPolicy, JournalOptions, LogMap, RecoverPolicy,
-    disk, recover,
+    CommitMode, Conflict, Credits, DualMode, Era, JournalOptions, LogMap, RecoverPolicy, disk,
+    recover,
 };
 use wp_medium::{Medium, Overlay, View};
 
@@ -249,9 +250,9 @@ fn closed(w: &World, s: &Snapshot) -> bool {
     })
 }
 
-fn config(era: (u32, u32), seed: u64, compat: u32, incompat: u32) -> Config {
+fn config(era: (u16, u16), seed: u64, compat: u32, incompat: u32) -> Config {
     let options =
-        JournalOptions { policy: EraPolicy::linux(era.0, era.1), ..JournalOptions::default() };
+        JournalOptions { era: Era::of(Version(era.0, era.1, 0)), ..JournalOptions::default() };
     Config { seed, compat, incompat, options, ..Config::default() }
 }
 
@@ -343,7 +344,7 @@ pub fn dual_modes() -> Vec<(&'static str, DualMode)> {
 pub fn dual_config(seed: u64, dual: DualMode) -> Config {
     // Without checksums nothing but the order tells a whole transaction from a part of one.
     let mut c = config((3, 10), seed, 0, disk::INCOMPAT_REVOKE);
-    c.options.policy.shadow_until_processed = false;
+    c.options.era.shadow_until_processed = false;
     c.options.mode = CommitMode::Barrier(dual);
     c.keeps_order = true;
     c

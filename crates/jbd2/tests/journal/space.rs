@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use wp_base::era::Version;
 use wp_base::{FsError, Span};
 use wp_cache::BufFlag;
-use wp_jbd2::{Credits, EraPolicy, JournalOptions, RecoverPolicy, TransactionState, disk, recover};
+use wp_jbd2::{Credits, Era, JournalOptions, RecoverPolicy, TransactionState, disk, recover};
 use wp_medium::Overlay;
 
 use crate::world::{Config, History, World, contents, set_blocks, world};
@@ -211,13 +212,13 @@ fn hammer(c: &Config, rounds: u64, blocks_each: u64) -> (World, History) {
 
 #[test]
 fn log_wraps_and_lack_of_room_forces_checkpoints() {
-    for policy in [
-        EraPolicy::linux(3, 4),
-        EraPolicy::linux(4, 6),
-        EraPolicy::linux(6, 1),
-        EraPolicy::linux(6, 18),
+    for era in [
+        Era::of(Version(3, 4, 0)),
+        Era::of(Version(4, 6, 0)),
+        Era::of(Version(6, 1, 0)),
+        Era::of(Version(6, 18, 0)),
     ] {
-        let options = JournalOptions { policy, ..JournalOptions::default() };
+        let options = JournalOptions { era, ..JournalOptions::default() };
         let c = Config { options, incompat: 0, split_log: true, ..Config::default() };
         let (w, history) = hammer(&c, 120, 40);
         let n = w.journal.counters();

@@ -233,7 +233,7 @@ impl Default for Config {
             compat: 0,
             incompat: disk::INCOMPAT_REVOKE | disk::INCOMPAT_CSUM_V3 | disk::INCOMPAT_64BIT,
             options: JournalOptions::default(),
-            queue: QueueConfig::linux_4_6().with_elevator(wp_block::ElevatorKind::Noop),
+            queue: QueueConfig::linux(4, 6).with_elevator(wp_block::ElevatorKind::Noop),
             fua: true,
             keeps_order: false,
             split_log: false,

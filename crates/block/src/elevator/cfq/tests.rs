@@ -1,10 +1,12 @@
 //! CFQ alone, without a device.
 
+use wp_base::era::Version;
 use wp_base::event::{Flags, Op};
 use wp_base::{Sector, Time};
 
 use super::*;
 use crate::device::Limits;
+use crate::era::Era;
 use crate::pool::IoClass;
 
 struct Bench {
@@ -16,7 +18,7 @@ struct Bench {
 impl Bench {
     fn new(rotational: bool) -> Bench {
         let limits = Limits { queue_depth: 31, volatile_cache: true, ..Limits::plain(1 << 31) };
-        let cfq = Cfq::new(&ElvSetup { limits, rotational, kernel: (4, 6) });
+        let cfq = Cfq::new(&ElvSetup { limits, rotational, era: Era::of(Version(4, 6, 0)) });
         Bench { cfq, pool: Pool::default(), now: Time(1_000_000_000) }
     }
     fn add(&mut self, at: u64, flags: Flags) -> RqId {

@@ -1,11 +1,10 @@
-//! Rules of a file system that changed between kernels: what they are, and what a version resolves
-//! to.
+//! Rules of Linux that changed between its versions: what they are, and what a version resolves to.
 //!
-//! Each file system lists its own with [`policies!`](crate::policies); `list eras` prints them.
+//! The block layer, the journal and each file system list their own with
+//! [`policies!`](crate::policies); `list eras` prints them.
 
 use std::fmt;
 
-use crate::EraRule;
 use crate::distributions::DISTRIBUTIONS;
 
 /// A release of the Linux kernel: 6.12.117 is that stable release, 6.12 the first of its series
@@ -20,6 +19,13 @@ impl fmt::Display for Version {
             0 => write!(f, "{major}.{minor}"),
             _ => write!(f, "{major}.{minor}.{patch}"),
         }
+    }
+}
+
+impl From<(u16, u16)> for Version {
+    /// The first release of a series.
+    fn from((major, minor): (u16, u16)) -> Version {
+        Version(major, minor, 0)
     }
 }
 
@@ -78,6 +84,25 @@ impl Policy {
     }
 }
 
+/// A rule as `list eras` shows it: whether it holds, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct EraRule {
+    /// Short name.
+    pub name: &'static str,
+    /// What the kernel does while it holds.
+    pub what: &'static str,
+    /// Commit that introduced it.
+    pub commit: &'static str,
+    /// First version; empty: as far back as there is evidence.
+    pub from: String,
+    /// First version without it; empty: still so.
+    pub until: String,
+    /// Stable releases that took the commit over, each for its series.
+    pub backports: Vec<String>,
+    /// Does it hold in the version asked for?
+    pub holds: bool,
+}
+
 /// What `policies` resolve to in `version`, for lists.
 pub fn rules(policies: &[Policy], version: Version) -> Vec<EraRule> {
     let text = |v: Option<Version>| v.map(|v| v.to_string()).unwrap_or_default();
@@ -93,7 +118,7 @@ pub fn rules(policies: &[Policy], version: Version) -> Vec<EraRule> {
     policies.iter().map(rule).collect()
 }
 
-/// A file system's policies: `POLICIES`, and `Era` with a field for each.
+/// The policies of a part of Linux: `POLICIES`, and `Era` with a field for each.
 ///
 /// A line is a field with its documentation, the commit's title, first version, first version
 /// without it, `backported` and a list of stable releases if there are any, and what the kernel
@@ -106,25 +131,30 @@ macro_rules! policies {
             $(backported $backports:expr,)? $what:literal;
     )*) => {
         /// Every policy, in the order of the code that asks.
-        pub static POLICIES: &[$crate::Policy] = &[$($crate::Policy {
-            name: stringify!($field), what: $what, commit: $commit, from: $from, until: $until,
-            backports: { let none: &[$crate::Version] = &[]; $(let none = $backports;)? none },
-        }),*];
+        pub static POLICIES: &[$crate::era::Policy] = &[
+            $($crate::policies!(@one $field, $commit, $from, $until, $what $(, $backports)?),)*
+        ];
 
         /// What a kernel version resolves to.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct Era {
             /// The version asked for.
-            pub version: $crate::Version,
+            pub version: $crate::era::Version,
             $($(#[$doc])* pub $field: bool,)*
         }
 
         impl Era {
             /// The rules of `version`.
-            pub fn of(version: $crate::Version) -> Era {
-                let holds =
-                    |name: &str| POLICIES.iter().any(|p| p.name == name && p.holds(version));
-                Era { version, $($field: holds(stringify!($field)),)* }
+            pub fn of(version: $crate::era::Version) -> Era {
+                Era {
+                    version,
+                    $($field: {
+                        const RULE: $crate::era::Policy = $crate::policies!(
+                            @one $field, $commit, $from, $until, $what $(, $backports)?
+                        );
+                        RULE.holds(version)
+                    },)*
+                }
             }
 
             /// Takes one rule, by its name, from another version. No: there is no such rule.
@@ -135,6 +165,21 @@ macro_rules! policies {
                 }
                 true
             }
+        }
+    };
+    (@one $field:ident, $commit:literal, $from:expr, $until:expr, $what:literal) => {
+        $crate::policies!(@one $field, $commit, $from, $until, $what, &[])
+    };
+    (
+        @one $field:ident, $commit:literal, $from:expr, $until:expr, $what:literal, $backports:expr
+    ) => {
+        $crate::era::Policy {
+            name: stringify!($field),
+            what: $what,
+            commit: $commit,
+            from: $from,
+            until: $until,
+            backports: $backports,
         }
     };
 }

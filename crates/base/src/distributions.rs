@@ -4,7 +4,7 @@
 //! series; the others take over fixes by a list of their own, which is not known here: they stand
 //! for the release that they are based on.
 
-use crate::Version;
+use crate::era::Version;
 
 /// How a distribution's kernel relates to the upstream release that its entry names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
