@@ -15,6 +15,7 @@
 mod bdev;
 mod buffer;
 mod dirty_list;
+mod era;
 mod errseq;
 mod index;
 mod mapping;
@@ -29,6 +30,7 @@ use std::pin::Pin;
 
 pub use bdev::Bdev;
 pub use buffer::{BufFlag, Buffer};
+pub use era::{Era, POLICIES};
 pub use errseq::{ErrMark, ErrSeq};
 pub use index::Index;
 pub use mapping::{Mapping, WbControl, WbOps};

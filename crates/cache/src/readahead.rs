@@ -13,7 +13,7 @@ use std::cell::Cell;
 
 use wp_base::SECTOR_BYTES;
 
-use crate::{BufFlag, Mapping};
+use crate::{BufFlag, Era, Mapping};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -46,30 +46,20 @@ pub struct ReadaheadRules {
 }
 
 impl ReadaheadRules {
-    /// Those of Linux 6.12, on a device whose largest request has `max_sectors`.
-    pub fn latest(max_sectors: u32) -> ReadaheadRules {
+    /// Those of a kernel, on a device whose largest request has `max_sectors`.
+    pub fn of(era: &Era, max_sectors: u32) -> ReadaheadRules {
         ReadaheadRules {
             pages: WINDOW_PAGES,
-            io_pages: u64::from(max_sectors) * SECTOR_BYTES / PAGE,
-            self_start: SelfStart::Halves,
-            last_page: false,
-        }
-    }
-
-    /// The same for another kernel, by its rules: does one call read up to a request of the device
-    /// (4.10)? Does a window start itself (until 6.10), and within a limit (4.19)? Is the last page
-    /// remembered (until 5.11)?
-    #[must_use]
-    pub fn of_era(self, [reads_io_pages, starts_itself, has_limit, last_page]: [bool; 4]) -> Self {
-        ReadaheadRules {
-            io_pages: if reads_io_pages { self.io_pages } else { 0 },
-            self_start: match (starts_itself, has_limit) {
+            io_pages: match era.reads_io_pages {
+                true => u64::from(max_sectors) * SECTOR_BYTES / PAGE,
+                false => 0,
+            },
+            self_start: match (era.window_starts_itself, era.window_has_limit) {
                 (true, false) => SelfStart::Grows,
                 (true, true) => SelfStart::GrowsWithin,
                 (false, _) => SelfStart::Halves,
             },
-            last_page,
-            ..self
+            last_page: era.remembers_last_page,
         }
     }
 }
@@ -415,7 +405,7 @@ mod tests {
     }
 
     fn now() -> ReadaheadRules {
-        ReadaheadRules::latest(2560)
+        ReadaheadRules::of(&Era::default(), 2560)
     }
 
     #[test]

@@ -22,6 +22,7 @@ use wp_block::Partition;
 use wp_rt::{Completion, Rt, Ticks, WaitQueue};
 
 use crate::dirty_list::DirtyList;
+use crate::era::Era;
 use crate::errseq::ErrSeq;
 use crate::mapping::{List, Mapping, WbControl, state};
 use crate::share::Share;
@@ -44,14 +45,8 @@ pub struct WbPolicy {
     pub interval: Span,
     /// `dirty_expire_centisecs`: the age at which data must be written (30 s).
     pub expire: Span,
-    /// One plug around all inodes of a pass ("writeback: plug writeback at a high level", 4.3)
-    /// rather than one an inode: neighbouring files' blocks then share a request.
-    pub plug_across_inodes: bool,
-    /// Timers are kept in a wheel without cascading (4.8): see [`wp_rt::Ticks`].
-    pub wheel_timers: bool,
-    /// The flusher is a thread of its own and not a kworker (before 3.10): between two looks it
-    /// sleeps by `schedule_timeout`, which knows no slack.
-    pub own_thread: bool,
+    /// The rules of its kernel.
+    pub era: Era,
     /// Dirty blocks above which the flusher starts by itself (`dirty_background_ratio`).
     pub background_blocks: u64,
     /// Dirty blocks above which writers wait (`dirty_ratio`).
@@ -64,6 +59,22 @@ pub struct WbPolicy {
     pub others_wrote: u64,
 }
 
+impl WbPolicy {
+    /// A kernel's defaults, for the device with this number.
+    pub fn of(era: Era, (major, minor): (u32, u32)) -> WbPolicy {
+        let task = match era.flusher_is_kworker {
+            true => "kworker/u4:1".to_owned(),
+            false => format!("flush-{major}:{minor}"),
+        };
+        WbPolicy { task, era, ..WbPolicy::default() }
+    }
+
+    /// Its timer ticks.
+    pub fn ticks(&self) -> Ticks {
+        Ticks { hz: self.hz, wheel: self.era.wheel_timers }
+    }
+}
+
 impl Default for WbPolicy {
     fn default() -> WbPolicy {
         WbPolicy {
@@ -71,9 +82,7 @@ impl Default for WbPolicy {
             hz: 250,
             interval: Span::secs(5),
             expire: Span::secs(30),
-            plug_across_inodes: true,
-            wheel_timers: false,
-            own_thread: false,
+            era: Era::default(),
             // 10 % and 20 % of the 6 GB of the paper's PC, in 4 KiB blocks.
             background_blocks: 157_000,
             dirty_blocks: 314_000,
@@ -214,7 +223,7 @@ pub struct Writeback {
 impl Writeback {
     /// A flusher for what lies on `part`, with its task started.
     pub fn new(rt: &Rt, part: Partition, policy: WbPolicy) -> Rc<Writeback> {
-        let ticks = Ticks { hz: policy.hz, wheel: policy.wheel_timers };
+        let ticks = policy.ticks();
         let wb = Rc::new(Writeback {
             dirty_elsewhere: Cell::new(0),
             share: (policy.others_wrote > 0)
@@ -254,7 +263,7 @@ impl Writeback {
     }
 
     fn ticks(&self) -> Ticks {
-        Ticks { hz: self.policy.hz, wheel: self.policy.wheel_timers }
+        self.policy.ticks()
     }
 
     fn jiffies_of(&self, at: Time) -> u64 {
@@ -274,7 +283,7 @@ impl Writeback {
     fn alarm(&self, woken: bool) -> u64 {
         let now = self.jiffies();
         let at = now + self.span_jiffies(self.policy.interval);
-        if self.policy.own_thread && !woken {
+        if !self.policy.era.flusher_is_kworker && !woken {
             return at;
         }
         self.ticks().fires(now, at)
@@ -484,7 +493,7 @@ impl Writeback {
     async fn write(&self, task: Task) {
         let mut before = self.jiffies();
         let mut queued = false;
-        let outer = self.policy.plug_across_inodes.then(|| self.part.plug());
+        let outer = self.policy.era.plugs_across_inodes.then(|| self.part.plug());
         loop {
             // Somebody waits for a work item, this would have gone on by itself.
             let must_yield = task.is_own() && !self.works.borrow().is_empty();

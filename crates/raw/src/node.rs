@@ -33,7 +33,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(rt: &Rt, part: Partition) -> Node {
-        let policy = WbPolicy { wheel_timers: true, ..WbPolicy::default() };
+        let policy = WbPolicy::default();
         let wb = Writeback::new(rt, part.clone(), policy);
         let bytes = part.sectors() * SECTOR_BYTES;
         // `set_init_blocksize`: the largest size up to a page that the device is a multiple of.
@@ -75,7 +75,7 @@ impl Node {
     ) -> FsResult<Vec<Slice>> {
         let bs = self.block();
         let end = self.bytes().min(offset.saturating_add(len));
-        let rules = ReadaheadRules::latest(self.part.limits().max_sectors);
+        let rules = ReadaheadRules::of(&wp_cache::Era::default(), self.part.limits().max_sectors);
         let mut out = Vec::new();
         let mut at = offset;
         while at < end {

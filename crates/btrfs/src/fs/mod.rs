@@ -131,7 +131,7 @@ impl Default for MountOptions {
             max_inline: 2048,
             commit_secs: 30,
             epoch_secs: 0,
-            writeback: WbPolicy { wheel_timers: true, ..WbPolicy::default() },
+            writeback: WbPolicy::default(),
         }
     }
 }
@@ -195,8 +195,7 @@ impl Btrfs {
     }
 
     fn ticks(&self) -> Ticks {
-        let WbPolicy { hz, wheel_timers, .. } = self.opts.writeback;
-        Ticks { hz, wheel: wheel_timers }
+        self.opts.writeback.ticks()
     }
 
     /// A time of the machine as one of the calendar.

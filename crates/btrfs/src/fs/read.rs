@@ -199,7 +199,7 @@ impl Btrfs {
             pages: RA_PAGES,
             // Of a `backing_dev_info` of its own (`bdi_alloc`).
             io_pages: WINDOW_PAGES,
-            ..ReadaheadRules::latest(0)
+            ..ReadaheadRules::of(&wp_cache::Era::default(), 0)
         }
     }
 

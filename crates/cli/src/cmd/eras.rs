@@ -26,7 +26,11 @@ pub(super) fn tell(fs: &FsEntry, era: &str) {
 }
 
 /// What every file system of a kernel stands on, with its rules.
-static PARTS: [(&str, &[Policy]); 2] = [("jbd2", wp_jbd2::POLICIES), ("block", wp_block::POLICIES)];
+static PARTS: [(&str, &[Policy]); 3] = [
+    ("jbd2", wp_jbd2::POLICIES),
+    ("page cache", wp_cache::POLICIES),
+    ("block", wp_block::POLICIES),
+];
 
 const LINE: &str = "a string takes it";
 

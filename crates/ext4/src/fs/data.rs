@@ -170,13 +170,7 @@ impl Ext4 {
 
     /// How files are read ahead (`sb->s_bdi`).
     pub(super) fn readahead(&self) -> ReadaheadRules {
-        let era = &self.opts.era;
-        ReadaheadRules::latest(self.bdev.queue().limits().max_sectors).of_era([
-            era.reads_io_pages,
-            era.window_starts_itself,
-            era.window_has_limit,
-            era.remembers_last_page,
-        ])
+        ReadaheadRules::of(&self.opts.writeback.era, self.bdev.queue().limits().max_sectors)
     }
 
     /// Starts reading what of a window is not in the cache (`ext4_readahead`); what has no place on
@@ -394,7 +388,7 @@ impl Ext4 {
         };
         let out = async {
             let b = inode.map.get(index);
-            if self.opts.era.stable_pages && site::STABLE.on() {
+            if self.opts.writeback.era.stable_pages && site::STABLE.on() {
                 b.wait_clear(BufFlag::Writeback).await;
             }
             let allocated = match self.promise_now(inode, &b, delay) {

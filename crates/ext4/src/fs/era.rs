@@ -35,18 +35,10 @@ policies! {
     size_change_dirties_inode = "generic_write_end() calls mark_inode_dirty()",
         None, Some(Version(6, 8, 0)),
         "each page of an extending delayed write() adds the unchanged inode to its transaction (gone in 6.12's source; the version is from memory)";
-    /// A writer waits while the page is under writeback.
-    stable_pages = "mm: only enforce stable page writes if the backing device requires it",
-        None, Some(Version(3, 9, 0)),
-        "write() waits for writeback of the page it changes, on every device";
     /// Home writes of metadata carry META and PRIO.
     marks_metadata = "ext4: mark metadata blocks using bh flags",
         Some(Version(3, 11, 0)), None,
         "checkpoint writes carry META and PRIO (blktrace: WM)";
-    /// The flusher plugs across files.
-    plugs_across_inodes = "writeback: plug writeback at a high level",
-        Some(Version(4, 3, 0)), None,
-        "the flusher holds one plug for a whole pass, so that neighbouring files share a request";
     /// Writeback without anything to allocate still starts a handle.
     writeback_starts_handle = "ext4: avoid unnecessary transaction starts during writeback",
         None, Some(Version(5, 8, 0)),
@@ -272,10 +264,6 @@ policies! {
     stream_goals = "ext4: utilize multiple global goals to reduce contention",
         Some(Version(6, 17, 0)), None,
         "large files have one goal per four groups, up to the number of CPUs, chosen by inode number";
-    /// Timers of 5 s fire up to a quarter of a second late, not up to 16 ms: see `wp_rt::Ticks`.
-    wheel_timers = "timers: Switch to a non-cascading wheel",
-        Some(Version(4, 8, 0)), None,
-        "timeouts of seconds (flusher, commit) are rounded up to the granularity of the timer wheel";
     /// Each open file is told once of a failed write of its data; before, who asked first was.
     errors_by_open_file = "fs: new infrastructure for writeback error handling and reporting",
         Some(Version(4, 13, 0)), None,
@@ -321,27 +309,6 @@ policies! {
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,
         "a mount with journal_async_commit and data=ordered is refused: one flush for record and data cannot order them";
-    /// The flusher is a kworker, not `flush-8:16`.
-    flusher_is_kworker = "writeback: replace custom worker pool implementation with unbound workqueue",
-        Some(Version(3, 10, 0)), None,
-        "the flusher's task is called kworker/uN:M";
-    /// One call may read as much at once as a request of the device may have.
-    reads_io_pages = "mm: don't cap request size based on read-ahead setting",
-        Some(Version(4, 10, 0)), None,
-        "readahead: a call longer than a window reads up to the device's largest request at once";
-    /// A window that its own first page would start takes the next one along. Titles and versions
-    /// of this and the next two are from memory; only 6.12 was compared with a kernel.
-    window_starts_itself = "readahead: disentangle async and sync readahead",
-        None, Some(Version(6, 11, 0)),
-        "readahead: a window whose first page starts the next one grows by it; since, its middle starts it (title and version are from memory)";
-    /// That stays within the longest window.
-    window_has_limit = "readahead: stricter check for bdi io_pages",
-        Some(Version(4, 19, 0)), Some(Version(6, 11, 0)),
-        "readahead: what a window grows by stays within the longest one (version from memory)";
-    /// The page last read is remembered, not the one behind it.
-    remembers_last_page = "mm/filemap: fix and rework generic_file_buffered_read()",
-        None, Some(Version(5, 12, 0)),
-        "readahead: a read that skips one page is random; since, one page after a whole one is in order (title and version are from memory)";
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use wp_jbd2::{
     CommitMode, Credits, DualMode, Handle, Journal, JournalOptions, LogMap, RecoverPolicy,
 };
 use wp_medium::{MediumView, Overlay};
-use wp_rt::{CpuOp, Lock, MaybeReady, Rt, Ticks, soon};
+use wp_rt::{CpuOp, Lock, MaybeReady, Rt, soon};
 use wp_vfs::{JournalConflict, TimeSpec};
 
 use super::balloc::Groups;
@@ -105,11 +105,6 @@ const ZEROOUT_KIB: u32 = 32;
 impl MountOptions {
     /// The kernel's defaults in `era`, on disk `disk` with device number `major:minor`.
     pub fn new(era: Era, disk: &str, major: u32, minor: u32) -> MountOptions {
-        let task = if era.flusher_is_kworker {
-            "kworker/u4:1".to_owned()
-        } else {
-            format!("flush-{major}:{minor}")
-        };
         MountOptions {
             era,
             barrier: true,
@@ -136,13 +131,7 @@ impl MountOptions {
             smp: true,
             cpus: 2,
             epoch_secs: 1_700_000_000,
-            writeback: WbPolicy {
-                task,
-                plug_across_inodes: era.plugs_across_inodes,
-                wheel_timers: era.wheel_timers,
-                own_thread: !era.flusher_is_kworker,
-                ..WbPolicy::default()
-            },
+            writeback: WbPolicy::of(wp_cache::Era::of(era.version), (major, minor)),
         }
     }
 }
@@ -385,7 +374,7 @@ impl Ext4 {
         let opts = JournalOptions {
             ino_name: format!("jbd2/{}-{}", self.opts.disk, sb.journal_inum.get()),
             commit_interval: self.opts.commit_interval,
-            ticks: Ticks { hz: self.opts.writeback.hz, wheel: self.opts.era.wheel_timers },
+            ticks: self.opts.writeback.ticks(),
             barrier: self.opts.barrier,
             abort_on_data_error: self.opts.data_err_abort,
             era,

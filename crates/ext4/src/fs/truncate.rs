@@ -156,7 +156,7 @@ impl Ext4 {
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
             return self.zero_journalled(inode, &b, from as usize..to as usize).await;
         }
-        if self.opts.era.stable_pages && site::ZERO_STABLE.on() {
+        if self.opts.writeback.era.stable_pages && site::ZERO_STABLE.on() {
             b.wait_clear(BufFlag::Writeback).await;
         }
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {

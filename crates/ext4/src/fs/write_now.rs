@@ -157,7 +157,8 @@ impl Ext4 {
 
     /// Has the cached block its place, or a promise, and may it be changed?
     fn takes_bytes(&self, b: &Buffer) -> bool {
-        let held = self.opts.era.stable_pages && site::STABLE.on() && b.flag(BufFlag::Writeback);
+        let held =
+            self.opts.writeback.era.stable_pages && site::STABLE.on() && b.flag(BufFlag::Writeback);
         !held && (b.flag(BufFlag::Mapped) || b.flag(BufFlag::Delay))
     }
 

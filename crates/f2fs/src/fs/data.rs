@@ -139,13 +139,7 @@ impl F2fs {
 
     /// How files are read ahead (`sb->s_bdi`).
     pub(super) fn readahead(&self) -> ReadaheadRules {
-        let era = &self.opts.era;
-        ReadaheadRules::latest(self.io.part().limits().max_sectors).of_era([
-            era.reads_io_pages,
-            era.window_starts_itself,
-            era.window_has_limit,
-            era.remembers_last_page,
-        ])
+        ReadaheadRules::of(&self.opts.writeback.era, self.io.part().limits().max_sectors)
     }
 
     /// Starts reading what of a window is not in the cache (`f2fs_mpage_readpages`); what has no

@@ -165,13 +165,7 @@ impl MountOptions {
             disk: disk.to_owned(),
             device,
             epoch_secs: 1_700_000_000,
-            writeback: WbPolicy {
-                task: "kworker/u4:1".to_owned(),
-                plug_across_inodes: true,
-                wheel_timers: true,
-                own_thread: false,
-                ..WbPolicy::default()
-            },
+            writeback: WbPolicy::of(wp_cache::Era::of(era.version), device),
         }
     }
 }
