@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection, Mountable,
-    Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
+    BlockMap, Checked, Env, EraRule, FileInfo, FileSystem, FsEntry, Inspection, Mountable, Offers,
+    OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -239,24 +239,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
 fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
     let report = check::check(view, &CheckOptions { recover, contents: false })?;
-    Ok(Checked {
-        not_checked: report.not_checked.iter().map(|what| (*what).to_owned()).collect(),
-        is_clean: report.is_clean(),
-        recovered: report.recovered,
-        left_out: report.left_out,
-        faults: report
-            .findings
-            .into_iter()
-            .map(|f| Fault {
-                kind: f.kind.name(),
-                structure: f.kind.structure(),
-                severity: f.severity(),
-                place: f.place,
-                found: f.found,
-                expected: f.expected,
-            })
-            .collect(),
-    })
+    Ok(report.checked())
 }
 
 fn eras(text: &str) -> Option<Vec<EraRule>> {

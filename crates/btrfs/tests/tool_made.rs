@@ -11,6 +11,7 @@ use wp_base::{FsError, FsResult};
 use wp_btrfs::check::{CheckOptions, Finding, check};
 use wp_btrfs::image::{Image, InspectOptions, list};
 use wp_medium::View;
+use wp_vfs::finding::Severity;
 
 /// An image in a file.
 struct OnDisk(File);
@@ -28,7 +29,7 @@ impl View for OnDisk {
 fn ours(image: &OnDisk) -> Vec<Finding> {
     let report = check(image, &CheckOptions { contents: true, ..CheckOptions::default() });
     let findings = report.expect("it is read").findings;
-    findings.into_iter().filter(|f| !f.is_harmless()).collect()
+    findings.into_iter().filter(|f| f.severity == Severity::Error).collect()
 }
 
 /// A tree with a file of each sort, names of one inode in two directories, and links of 1 byte and

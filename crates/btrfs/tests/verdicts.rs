@@ -7,6 +7,7 @@ use wp_btrfs::check::{CheckOptions, Kind, check};
 use wp_btrfs::disk::{CsumKind, Key, NodeRef, id, kind};
 use wp_btrfs::image::{InspectOptions, inspect};
 use wp_medium::{Medium, MediumView};
+use wp_vfs::finding::Severity;
 
 const IMAGE: &[u8] = include_bytes!("testdata/quota.img.zst");
 const NODE: usize = 16384;
@@ -60,7 +61,12 @@ impl Disk {
     fn judge(&self) -> (Vec<Kind>, Vec<String>) {
         let view = self.view();
         let report = check(&view, &CheckOptions::default()).expect("it is checked");
-        let found = report.findings.iter().filter(|f| !f.is_harmless()).map(|f| f.kind).collect();
+        let found = report
+            .findings
+            .iter()
+            .filter(|f| f.severity == Severity::Error)
+            .map(|f| f.kind)
+            .collect();
         let options = InspectOptions { hash: false, ..InspectOptions::default() };
         let listed = inspect(&view, &options).expect("it is listed");
         let mountable = listed.mountable.err().map(|e| e.to_string());

@@ -8,8 +8,8 @@ policies! {
     stable_pages = "mm: only enforce stable page writes if the backing device requires it",
         None, Some(Version(3, 9, 0)),
         "write() waits for writeback of the page it changes, on every device";
-    /// The flusher is a kworker, not `flush-8:16`, a thread of its own that sleeps between two looks
-    /// by `schedule_timeout`, which knows no slack.
+    /// The flusher is a kworker, not `flush-8:16`, a thread of its own that sleeps between two
+    /// looks by `schedule_timeout`, which knows no slack.
     flusher_is_kworker = "writeback: replace custom worker pool implementation with unbound workqueue",
         Some(Version(3, 10, 0)), None,
         "the flusher's task is called kworker/uN:M";

@@ -8,8 +8,8 @@ use wp_cache::Fut;
 use wp_jbd2::{DualMode, RecoverPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection, Offers,
-    OptionSpec, Options, Promises, RecoveryPlan, When,
+    BlockMap, Checked, Env, EraRule, FileInfo, FileSystem, FsEntry, Inspection, Offers, OptionSpec,
+    Options, Promises, RecoveryPlan, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -509,29 +509,9 @@ fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult
         tables_zeroed: switch(o, "lazy_itable_init"),
         ..Default::default()
     };
-    let report = check::check_one_of(view, &options, sound)?;
-    let not_checked = match check::not_checked(view) {
-        Some(all) => all.into_iter().map(str::to_owned).collect(),
-        None => Vec::new(),
-    };
-    Ok(Checked {
-        not_checked,
-        is_clean: report.is_clean(),
-        recovered: report.recovered,
-        left_out: report.left_out,
-        faults: report
-            .findings
-            .into_iter()
-            .map(|f| Fault {
-                kind: f.kind.name(),
-                structure: f.kind.class().name(),
-                severity: f.severity.name(),
-                place: f.place,
-                found: f.found,
-                expected: f.expected,
-            })
-            .collect(),
-    })
+    let mut report = check::check_one_of(view, &options, sound)?;
+    report.not_checked = check::not_checked(view).unwrap_or_default();
+    Ok(report.checked())
 }
 
 fn blocks(view: &dyn View) -> FsResult<Box<dyn BlockMap>> {

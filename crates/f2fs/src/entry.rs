@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult};
 use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection, Offers,
-    OptionSpec, Options, Promises, RecoveryPlan, Version, When,
+    BlockMap, Checked, Env, EraRule, FileInfo, FileSystem, FsEntry, Inspection, Offers, OptionSpec,
+    Options, Promises, RecoveryPlan, Version, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -386,26 +386,9 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
 
 fn check(view: &dyn View, o: &Options, recover: bool, sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
-    let report = check::check_one_of(view, &CheckOptions { recover }, sound)?;
-    let not_checked = check::not_checked(view).into_iter().map(str::to_owned).collect();
-    Ok(Checked {
-        not_checked,
-        is_clean: report.is_clean(),
-        recovered: report.recovered,
-        left_out: report.left_out,
-        faults: report
-            .findings
-            .into_iter()
-            .map(|f| Fault {
-                kind: f.kind.name(),
-                structure: f.kind.structure(),
-                severity: if f.kind.is_harmless() { "harmless" } else { "error" },
-                place: f.place,
-                found: f.found,
-                expected: f.expected,
-            })
-            .collect(),
-    })
+    let mut report = check::check_one_of(view, &CheckOptions { recover }, sound)?;
+    report.not_checked = check::not_checked(view);
+    Ok(report.checked())
 }
 
 fn eras(text: &str) -> Option<Vec<EraRule>> {

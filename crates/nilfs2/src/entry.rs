@@ -6,8 +6,8 @@ use wp_base::{FsError, FsResult, Span};
 use wp_cache::Fut;
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
-    BlockMap, Checked, Env, EraRule, Fault, FileInfo, FileSystem, FsEntry, Inspection,
-    ListedCheckpoint, Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
+    BlockMap, Checked, Env, EraRule, FileInfo, FileSystem, FsEntry, Inspection, ListedCheckpoint,
+    Offers, OptionSpec, Options, Promises, RecoveryPlan, Version, When,
 };
 use zerocopy::IntoBytes;
 
@@ -372,25 +372,9 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
 
 fn check(view: &dyn View, o: &Options, recover: bool, _sound: &Sound) -> FsResult<Checked> {
     let recover = if recover { Some(how(o)?) } else { None };
-    let report = check::check(view, &CheckOptions { recover })?;
-    Ok(Checked {
-        not_checked: vec!["numbers that no checkpoint has any more".to_owned()],
-        is_clean: report.is_clean(),
-        recovered: report.recovered,
-        left_out: report.left_out,
-        faults: report
-            .findings
-            .into_iter()
-            .map(|f| Fault {
-                kind: f.kind.name(),
-                structure: f.kind.structure(),
-                severity: if f.kind.is_harmless() { "harmless" } else { "error" },
-                place: f.place,
-                found: f.found,
-                expected: f.expected,
-            })
-            .collect(),
-    })
+    let mut report = check::check(view, &CheckOptions { recover })?;
+    report.not_checked.push("numbers that no checkpoint has any more");
+    Ok(report.checked())
 }
 
 fn eras(text: &str) -> Option<Vec<EraRule>> {

@@ -14,6 +14,7 @@ mod contents;
 mod copy;
 mod entry;
 mod file_type;
+pub mod finding;
 mod flags;
 mod fs;
 mod ioctl;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use wp_base::{Corruption, FsError};
+use wp_vfs::finding::Severity;
 
 use crate::disk::Key;
 
@@ -160,54 +160,24 @@ impl Kind {
     }
 }
 
+impl wp_vfs::finding::Kind for Kind {
+    fn name(self) -> &'static str {
+        Kind::name(self)
+    }
+
+    fn structure(self) -> &'static str {
+        Kind::structure(self)
+    }
+
+    fn is_harmless(self) -> bool {
+        Kind::is_harmless(self)
+    }
+}
+
 /// One thing that is wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// What.
-    pub kind: Kind,
-    /// Where, for people: tree, key, byte address.
-    pub place: String,
-    /// What stands there.
-    pub found: String,
-    /// What would have been right.
-    pub expected: String,
-    /// Does a replay of the log, as of any mount, put it right?
-    pub is_fixed_by_replay: bool,
-}
-
-impl Finding {
-    /// Does it do no harm?
-    pub const fn is_harmless(&self) -> bool {
-        self.kind.is_harmless() || self.is_fixed_by_replay
-    }
-
-    /// Its weight in output.
-    pub const fn severity(&self) -> &'static str {
-        match (self.kind.is_harmless(), self.is_fixed_by_replay) {
-            (true, _) => "harmless",
-            (false, true) => "fixed-by-replay",
-            (false, false) => "error",
-        }
-    }
-}
-
+pub type Finding = wp_vfs::finding::Finding<Kind>;
 /// The outcome of a check.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
-    /// Was something recovered first?
-    pub recovered: bool,
-    /// What was found, in order.
-    pub findings: Vec<Finding>,
-    /// Findings beyond the most that are kept.
-    pub left_out: u64,
-    /// What the image has and the check did not look at.
-    pub not_checked: Vec<&'static str>,
-    /// Was one of those left out harmful?
-    pub(super) left_out_harm: bool,
-}
-
-/// Findings that are kept.
-const MOST: usize = 200;
+pub type Report = wp_vfs::finding::Report<Kind>;
 
 /// Where an item stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -227,59 +197,15 @@ impl Display for At {
     }
 }
 
-impl Report {
-    /// Is nothing wrong that does harm?
-    pub fn is_clean(&self) -> bool {
-        !self.left_out_harm && self.findings.iter().all(Finding::is_harmless)
-    }
-
-    pub(super) fn add(
-        &mut self,
-        kind: Kind,
-        place: impl Display,
-        found: impl Display,
-        expected: impl Display,
-    ) {
-        if self.findings.len() >= MOST {
-            self.left_out += 1;
-            self.left_out_harm |= !kind.is_harmless();
-            return;
-        }
-        let (found, expected) = (found.to_string(), expected.to_string());
-        let (place, is_fixed_by_replay) = (place.to_string(), false);
-        self.findings.push(Finding { kind, place, found, expected, is_fixed_by_replay });
-    }
-
-    /// The image has a log, and `after` is what a check finds once it is replayed: that puts some
-    /// things right, and what it brings may be wrong.
-    pub(super) fn compare_replayed(&mut self, after: Report) {
-        let is_in = |all: &[Finding], f: &Finding| {
-            all.iter().any(|g| (g.kind, &g.place) == (f.kind, &f.place))
-        };
-        let before = self.findings.clone();
-        if after.left_out == 0 {
-            for f in &mut self.findings {
-                f.is_fixed_by_replay = !f.kind.is_harmless() && !is_in(&after.findings, f);
-            }
-        }
-        for f in after.findings.into_iter().filter(|f| !f.is_harmless()) {
-            // Copy on write moves items: what is wrong before is wrong at another place after.
-            if !before.iter().any(|b| b.kind == f.kind) {
-                self.add(f.kind, format!("after replay: {}", f.place), f.found, f.expected);
-            }
-        }
-    }
-
-    pub(super) fn corrupt(&mut self, kind: Kind, place: impl Display, c: &Corruption) {
-        let place = format!("{place}: {} {} at byte {:#x}", c.structure, c.field, c.at);
-        self.add(kind, place, format!("{:#x}", c.found), &c.expected);
-    }
-
-    /// What cannot be read is a finding; other errors end the check.
-    pub(super) fn error(&mut self, kind: Kind, place: impl Display, e: FsError) {
-        match e {
-            FsError::Corrupt(c) => self.corrupt(kind, place, &c),
-            other => self.add(kind, place, other, "readable data"),
+/// The image has a log, and `after` is what a check finds once it is replayed: that puts some
+/// things right, and what it brings may be wrong.
+pub(super) fn compare_replayed(report: &mut Report, after: Report) {
+    let before = report.findings.clone();
+    report.mark_fixed_by_replay(&after);
+    for f in after.findings.into_iter().filter(|f| f.severity == Severity::Error) {
+        // Copy on write moves items: what is wrong before is wrong at another place after.
+        if !before.iter().any(|b| b.kind == f.kind) {
+            report.add(f.kind, format!("after replay: {}", f.place), f.found, f.expected);
         }
     }
 }

@@ -73,7 +73,7 @@ pub fn check(view: &dyn View, options: &CheckOptions) -> FsResult<Report> {
             Ok(_) => {
                 let mut after = Report::default();
                 look(&overlay, options, &mut after)?;
-                report.compare_replayed(after);
+                finding::compare_replayed(&mut report, after);
             }
             Err(FsError::Corrupt(c)) => report.corrupt(Kind::Log, "log", &c),
             Err(FsError::Unsupported(what)) => return Err(FsError::Unsupported(what)),

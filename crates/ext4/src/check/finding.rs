@@ -1,27 +1,5 @@
 //! What a check finds.
 
-/// How much a finding weighs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Severity {
-    /// The image is wrong.
-    Error,
-    /// It is wrong as it stands, and replaying the journal puts it right.
-    FixedByReplay,
-    /// Worth knowing; `e2fsck -fn` would not mind.
-    Harmless,
-}
-
-impl Severity {
-    /// Its name in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Error => "error",
-            Severity::FixedByReplay => "fixed-by-replay",
-            Severity::Harmless => "harmless",
-        }
-    }
-}
-
 /// The part of the format that a finding is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
@@ -166,71 +144,17 @@ kinds! {
     ResizeInode Resize "resize-inode" "The resize inode does not own the reserved descriptors.",
 }
 
+impl wp_vfs::finding::Kind for Kind {
+    fn name(self) -> &'static str {
+        Kind::name(self)
+    }
+
+    fn structure(self) -> &'static str {
+        self.class().name()
+    }
+}
+
 /// One thing that is wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// What.
-    pub kind: Kind,
-    /// How much it weighs.
-    pub severity: Severity,
-    /// Where: `inode 12`, `group 3`, `block 77`, with a field's name.
-    pub place: String,
-    /// What stands there.
-    pub found: String,
-    /// What would have been right.
-    pub expected: String,
-}
-
+pub type Finding = wp_vfs::finding::Finding<Kind>;
 /// The outcome of a check.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    /// Was the image recovered in memory first, and was there anything to recover?
-    pub recovered: bool,
-    /// What was found, in the order of the passes.
-    pub findings: Vec<Finding>,
-    /// Findings beyond those kept.
-    pub left_out: u64,
-    max: usize,
-}
-
-impl Report {
-    pub(super) fn new(max: usize) -> Report {
-        Report { recovered: false, findings: Vec::new(), left_out: 0, max }
-    }
-
-    /// Is nothing wrong? Harmless findings, and those that a replay puts right, do not count.
-    pub fn is_clean(&self) -> bool {
-        self.left_out == 0 && self.findings.iter().all(|f| f.severity != Severity::Error)
-    }
-
-    /// Is nothing wrong as it stands, before any replay?
-    pub fn is_clean_as_it_stands(&self) -> bool {
-        self.left_out == 0 && self.findings.iter().all(|f| f.severity == Severity::Harmless)
-    }
-
-    pub(super) fn add(
-        &mut self,
-        kind: Kind,
-        place: String,
-        found: impl ToString,
-        expected: impl ToString,
-    ) {
-        self.add_as(Severity::Error, kind, place, found, expected);
-    }
-
-    pub(super) fn add_as(
-        &mut self,
-        severity: Severity,
-        kind: Kind,
-        place: String,
-        found: impl ToString,
-        expected: impl ToString,
-    ) {
-        if self.findings.len() < self.max {
-            let (found, expected) = (found.to_string(), expected.to_string());
-            self.findings.push(Finding { kind, severity, place, found, expected });
-        } else if severity != Severity::Harmless {
-            self.left_out += 1;
-        }
-    }
-}
+pub type Report = wp_vfs::finding::Report<Kind>;

@@ -31,8 +31,6 @@ mod state;
 mod supers;
 mod xattrs;
 
-use std::collections::BTreeSet;
-
 use wp_base::{FsError, FsResult};
 use wp_jbd2::RecoverPolicy;
 use wp_medium::{Overlay, Sound, View};
@@ -40,7 +38,8 @@ use wp_medium::{Overlay, Sound, View};
 use crate::disk::{SuperBlock, compat, incompat, ro_compat};
 use crate::image;
 
-pub use finding::{Class, Finding, Kind, Report, Severity};
+pub use finding::{Class, Finding, Kind, Report};
+pub use wp_vfs::finding::Severity;
 
 use state::State;
 
@@ -113,13 +112,7 @@ pub fn check_one_of(view: &dyn View, options: &CheckOptions, sound: &Sound) -> F
     let mut report = check_as_is(view, options, sound)?;
     if recovered == Ok(true) {
         let after = check_as_is(&overlay, options, sound)?;
-        let left: BTreeSet<(Kind, &str)> =
-            after.findings.iter().map(|f| (f.kind, f.place.as_str())).collect();
-        for f in report.findings.iter_mut().filter(|f| f.severity == Severity::Error) {
-            if after.left_out == 0 && !left.contains(&(f.kind, f.place.as_str())) {
-                f.severity = Severity::FixedByReplay;
-            }
-        }
+        report.mark_fixed_by_replay(&after);
     }
     Ok(report)
 }
@@ -149,7 +142,7 @@ fn needs_recovery(view: &dyn View) -> bool {
 }
 
 fn check_as_is(view: &dyn View, options: &CheckOptions, sound: &Sound) -> FsResult<Report> {
-    let mut report = Report::new(options.findings_max);
+    let mut report = Report::keeping(options.findings_max);
     let Some(mut state) = State::open(view, sound, &mut report)? else { return Ok(report) };
     if supers::tables(&mut state) {
         inodes::pass(&mut state);

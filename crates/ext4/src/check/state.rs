@@ -8,9 +8,10 @@ use wp_medium::{Sound, View};
 
 use crate::disk::{Checksums, Geometry, GroupDesc, Inode, SuperBlock};
 
+use super::Severity;
 use super::base::Base;
 use super::bits::Bits;
-use super::finding::{Kind, Report, Severity};
+use super::finding::{Kind, Report};
 use super::supers;
 
 /// What pass 1 learns about a directory.
@@ -101,7 +102,7 @@ impl<'a> State<'a> {
     /// Gives back the findings; if there are none, other images of the set can be compared with
     /// this one.
     pub(super) fn finish(mut self, report: &mut Report) {
-        *report = std::mem::replace(&mut self.report, Report::new(0));
+        *report = std::mem::replace(&mut self.report, Report::keeping(0));
         if report.findings.is_empty() && report.left_out == 0 && self.budget > 0 {
             Base::keep(self);
         }

@@ -8,8 +8,9 @@ use crate::disk::{
     Checksums, Geometry, GroupDesc, SuperBlock, compat, feature, incompat, ino, ro_compat,
 };
 
+use super::Severity;
 use super::bits::Bits;
-use super::finding::{Kind, Report, Severity};
+use super::finding::{Kind, Report};
 use super::state::State;
 
 /// Features that we know and cannot check.

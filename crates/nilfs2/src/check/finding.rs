@@ -108,56 +108,21 @@ impl Kind {
     }
 }
 
+impl wp_vfs::finding::Kind for Kind {
+    fn name(self) -> &'static str {
+        Kind::name(self)
+    }
+
+    fn structure(self) -> &'static str {
+        Kind::structure(self)
+    }
+
+    fn is_harmless(self) -> bool {
+        Kind::is_harmless(self)
+    }
+}
+
 /// One thing that is wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// What.
-    pub kind: Kind,
-    /// Where, for people.
-    pub place: String,
-    /// What stands there.
-    pub found: String,
-    /// What would have been right.
-    pub expected: String,
-}
-
+pub type Finding = wp_vfs::finding::Finding<Kind>;
 /// The outcome of a check.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
-    /// Was something recovered first?
-    pub recovered: bool,
-    /// What was found, in order.
-    pub findings: Vec<Finding>,
-    /// Findings beyond the most that are kept.
-    pub left_out: u64,
-}
-
-/// Findings that are kept.
-const MOST: usize = 200;
-
-impl Report {
-    /// Is nothing wrong that does harm?
-    pub fn is_clean(&self) -> bool {
-        self.left_out == 0 && self.findings.iter().all(|f| f.kind.is_harmless())
-    }
-
-    pub(super) fn add(
-        &mut self,
-        kind: Kind,
-        place: impl Into<String>,
-        found: impl ToString,
-        expected: impl ToString,
-    ) {
-        if self.findings.len() >= MOST {
-            self.left_out += 1;
-            return;
-        }
-        let (found, expected) = (found.to_string(), expected.to_string());
-        self.findings.push(Finding { kind, place: place.into(), found, expected });
-    }
-
-    pub(super) fn corrupt(&mut self, kind: Kind, place: &str, c: &wp_base::Corruption) {
-        let place = format!("{place}: {} {} at byte {}", c.structure, c.field, c.at);
-        self.add(kind, place, format!("{:#x}", c.found), &c.expected);
-    }
-}
+pub type Report = wp_vfs::finding::Report<Kind>;
