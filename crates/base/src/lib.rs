@@ -6,10 +6,10 @@
 pub mod crc;
 pub mod csv;
 mod device_number;
-pub mod distributions;
 pub mod era;
 pub mod error;
 pub mod event;
+pub mod kernel;
 pub mod live;
 pub mod phrase;
 pub mod plain;

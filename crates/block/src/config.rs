@@ -2,9 +2,10 @@
 //! different years.
 
 use wp_base::Span;
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 
-use crate::elevator::{ELEVATORS, ElevatorEntry, ElevatorKind, Layer};
+use crate::device::Limits;
+use crate::elevator::{ELEVATORS, Elevator, ElevatorEntry, ElevatorKind, ElvSetup, Layer};
 use crate::era::Era;
 
 /// How the driver moves a request's data.
@@ -205,6 +206,12 @@ impl QueueConfig {
             return Err(format!("Linux {version} has no elevator `{name}` (elevators: {known})"));
         }
         Ok(base.with_elevator(kind))
+    }
+
+    /// Its elevator, for a device with these limits.
+    pub(crate) fn make_elevator(&self, limits: Limits) -> Box<dyn Elevator> {
+        let setup = ElvSetup { limits, rotational: self.rotational, era: self.era };
+        (self.elevator.entry().make)(&setup)
     }
 
     /// Who sees to it that a zone is written in order.

@@ -13,7 +13,7 @@ use wp_base::event::{DeviceWork, Flags, Op};
 use wp_base::{SECTOR_BYTES, Sector, Time, Zone, ZoneLimits};
 use wp_medium::{Medium, Slice};
 
-use crate::zones::{KeepInZone, ZoneCut};
+use crate::zones::{KeepInZone, LossEffect, ZoneCut};
 
 /// What a device says of itself (`struct queue_limits`, and the cache bits of
 /// `blk_queue_write_cache()`).
@@ -200,17 +200,6 @@ pub enum LossWhy {
     OutOfOrder,
     /// On its way from the host, or waiting for buffer space; never acknowledged.
     InTransfer,
-}
-
-/// What becomes of its place when a unit is kept.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum LossEffect {
-    /// It holds the unit's data; a sequential zone is written up to its end.
-    Data,
-    /// The zone that begins there is empty.
-    ZoneReset,
-    /// The zone that begins there is full.
-    ZoneFinish,
 }
 
 /// Data that is not yet durable: at a power cut the device may keep it, lose it, or (beyond

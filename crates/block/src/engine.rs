@@ -23,12 +23,14 @@ use crate::device::{DeviceModel, Done, Effects, Limits};
 use crate::device_events::DeviceEvents;
 use crate::dispatch::Current;
 use crate::elevator::{Elevator, ElvCx, Kick, Layer};
-use crate::epoch::{Epochs, NO_EPOCH};
+use crate::end::End;
+use crate::epoch::Epochs;
 use crate::flush::FlushMachine;
 use crate::merge::{self, MergeIndex, Side};
 use crate::mq::MqState;
 use crate::plug::Plugs;
-use crate::pool::{BioInfo, End, IoClass, Pool, RqId, State, is_sync};
+use crate::pool::NO_EPOCH;
+use crate::pool::{BioInfo, IoClass, Pool, RqId, State, is_sync};
 use crate::slab::Slab;
 use crate::zone_plug::ZonePlugs;
 

@@ -14,9 +14,10 @@ use wp_rt::{Completion, CpuOp};
 use crate::bio::{Bio, BioEnd, bytes_of, split_front};
 use crate::device::{Limits, Status};
 use crate::dispatch::segments_of;
+use crate::end::End;
 use crate::engine::{Ready, Whole};
-use crate::epoch::NO_EPOCH;
-use crate::pool::{BioInfo, End, is_sync};
+use crate::pool::NO_EPOCH;
+use crate::pool::{BioInfo, is_sync};
 use crate::queue::BlockQueue;
 use crate::waiters::NO_SLOT;
 

@@ -58,15 +58,11 @@ use wp_base::event::{Flags, Op};
 use wp_medium::Slice;
 use wp_rt::TaskId;
 
-use crate::bio::{EndIo, OnDispatch};
+use crate::end::End;
 use crate::engine::{Core, Ctx, Ready};
 use crate::epoch_log::EpochLog;
-use crate::pool::{BioInfo, End, NONE, RqId};
+use crate::pool::{BioInfo, NO_EPOCH, RqId};
 use crate::slab::Slab;
-use crate::waiters::NO_SLOT;
-
-/// The epoch of what has none.
-pub(crate) const NO_EPOCH: u32 = NONE;
 
 struct Epoch {
     task: Option<TaskId>,
@@ -325,46 +321,5 @@ impl Core {
             self.insert_mq(cx, rq);
         }
         self.mq.wanted = true;
-    }
-}
-
-/// An end with somebody to be told before: when the bio is dispatched. (It holds no [`End`]: a
-/// list of ends would have to be dropped recursively, each time that a request completes.)
-pub(crate) struct Telling {
-    /// Until it has been told.
-    pub dispatched: Option<OnDispatch>,
-    call: Option<EndIo>,
-    waiter: u32,
-}
-
-impl End {
-    /// This end, of a bio that has not been split, with `dispatched` to be told before.
-    #[inline]
-    pub fn telling(self, dispatched: Option<OnDispatch>) -> End {
-        if dispatched.is_none() {
-            return self;
-        }
-        let (call, waiter) = match self {
-            End::Call(call) => (Some(call), NO_SLOT),
-            End::Waiter(slot) => (None, slot),
-            _ => (None, NO_SLOT),
-        };
-        End::Telling(Box::new(Telling { dispatched, call, waiter }))
-    }
-
-    /// Whom to tell of the dispatch, and the end proper.
-    pub fn told_apart(self) -> (Option<OnDispatch>, End) {
-        match self {
-            End::Telling(t) => (t.dispatched, End::proper(t.call, t.waiter)),
-            end => (None, end),
-        }
-    }
-
-    fn proper(call: Option<EndIo>, waiter: u32) -> End {
-        match call {
-            Some(call) => End::Call(call),
-            None if waiter != NO_SLOT => End::Waiter(waiter),
-            None => End::Nobody,
-        }
     }
 }

@@ -37,7 +37,7 @@ use wp_base::{Sector, Time};
 
 use crate::device::Status;
 use crate::engine::{Core, Ctx};
-use crate::epoch::NO_EPOCH;
+use crate::pool::NO_EPOCH;
 use crate::pool::{BioInfo, IoClass, RqId, State};
 use crate::site;
 

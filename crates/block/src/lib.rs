@@ -26,6 +26,7 @@ mod device;
 mod device_events;
 mod dispatch;
 mod elevator;
+mod end;
 mod engine;
 mod entry;
 mod epoch;
@@ -50,8 +51,7 @@ mod zones;
 pub use bio::{Bio, BioEnd, EndIo, OnDispatch};
 pub use config::{DriverKind, Habits, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites};
 pub use device::{
-    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit,
-    LossWhy, Status,
+    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossUnit, LossWhy, Status,
 };
 pub use elevator::{
     Cfq, CfqTunables, Deadline, DeadlineTunables, ELEVATORS, Elevator, ElevatorEntry, ElevatorKind,
@@ -65,4 +65,4 @@ pub use partition::Partition;
 pub use plug::PlugGuard;
 pub use pool::{BioInfo, IoClass, List, Pool, Request, RqId};
 pub use queue::BlockQueue;
-pub use zones::{KeepInZone, ZoneCut, ZoneOrder, powered_up};
+pub use zones::{KeepInZone, LossEffect, ZoneCut, ZoneOrder, powered_up};

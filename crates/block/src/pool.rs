@@ -13,13 +13,14 @@ use wp_base::{Sector, Time};
 use wp_medium::Slice;
 use wp_rt::TaskId;
 
-use crate::bio::EndIo;
 use crate::device::Status;
-use crate::epoch::{NO_EPOCH, Telling};
+use crate::end::End;
 use crate::slab::Slab;
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
+/// The epoch of what has none.
+pub(crate) const NO_EPOCH: u32 = NONE;
 
 /// Names a live request of one queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -170,18 +171,6 @@ impl Request {
             && !self.flags.any(Flags::PREFLUSH | Flags::FUA)
             && self.state.0 & (State::STARTED.0 | State::NOMERGE.0 | State::FLUSH_SEQ.0) == 0
     }
-}
-
-/// Whom a bio's end concerns.
-pub(crate) enum End {
-    Nobody,
-    Call(EndIo),
-    /// A task in `submit_wait`, by slot.
-    Waiter(u32),
-    /// A part of a split bio: (slot of the whole, number of the part).
-    Part(u32, u32),
-    /// Somebody wants to hear of the dispatch before.
-    Telling(Box<Telling>),
 }
 
 /// A bio inside a request.

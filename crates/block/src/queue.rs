@@ -12,14 +12,14 @@ use wp_rt::{CpuOp, Rt, SuspendHook, TimerSink, WaitQueue};
 use crate::bio::{Bio, BioEnd};
 use crate::config::QueueConfig;
 use crate::device::{DeviceModel, Done, Effects, Limits, Status};
-use crate::elevator::ElvSetup;
+use crate::end::End;
 use crate::engine::{Core, Ctx, QueueCounters};
 use crate::entry::{InFlight, Range};
 use crate::epoch_log::EpochLog;
 use crate::kblockd::{self, Work};
 use crate::partition::Partition;
 use crate::plug::{PlugGuard, PlugHook};
-use crate::pool::{End, IoClass};
+use crate::pool::IoClass;
 use crate::waiters::Waiters;
 
 /// A device that is busy though nothing of ours is in it is asked again after this
@@ -87,8 +87,7 @@ impl BlockQueue {
             limits.max_sectors >= 8 && limits.max_segments > 0,
             "a request holds at least a page"
         );
-        let setup = ElvSetup { limits, rotational: config.rotational, era: config.era };
-        let elevator = (config.elevator.entry().make)(&setup);
+        let elevator = config.make_elevator(limits);
         let work = Rc::new(Work::new(rt));
         let queue = Rc::new_cyclic(|me: &Weak<BlockQueue>| BlockQueue {
             me: me.clone(),
@@ -631,10 +630,8 @@ impl BlockQueue {
     pub(crate) fn power_cut(&self) {
         let mut core = self.core.borrow_mut();
         core.plugs.clear();
-        let elevator = self.cx.config.elevator.entry();
-        let (limits, config) = (self.cx.limits, &self.cx.config);
-        let setup = ElvSetup { limits, rotational: config.rotational, era: config.era };
-        let mut old = std::mem::replace(&mut *core, Core::new((elevator.make)(&setup)));
+        let elevator = self.cx.config.make_elevator(self.cx.limits);
+        let mut old = std::mem::replace(&mut *core, Core::new(elevator));
         core.plugs = std::mem::take(&mut old.plugs);
         core.counters = old.counters;
         core.counters.epochs += old.epochs.count();

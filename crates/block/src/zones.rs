@@ -4,8 +4,6 @@ use std::rc::Rc;
 
 use wp_base::{Sector, Zone, ZoneLimits, ZoneState};
 
-use crate::device::LossEffect;
-
 /// What of a sequential zone's unflushed units a power cut may keep.
 ///
 /// Between zones nothing is ordered, either way.
@@ -54,6 +52,17 @@ impl ZoneCut {
         }
         true
     }
+}
+
+/// What becomes of its place when a unit is kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LossEffect {
+    /// It holds the unit's data; a sequential zone is written up to its end.
+    Data,
+    /// The zone that begins there is empty.
+    ZoneReset,
+    /// The zone that begins there is full.
+    ZoneFinish,
 }
 
 /// What keeping a unit does to a table of zones.

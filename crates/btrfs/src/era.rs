@@ -4,7 +4,7 @@
 //! Left out: until 6.4 an inode that left memory counts as not logged for some of the rules, which
 //!           ends some fsyncs in a commit.
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_base::policies;
 
 policies! {

@@ -1,6 +1,6 @@
 //! What differs between the page caches of kernel versions. `list eras` prints it.
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_base::policies;
 
 policies! {

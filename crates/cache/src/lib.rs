@@ -19,6 +19,7 @@ mod era;
 mod errseq;
 mod index;
 mod mapping;
+mod policy;
 mod readahead;
 mod share;
 pub mod site;
@@ -34,8 +35,9 @@ pub use era::{Era, POLICIES};
 pub use errseq::{ErrMark, ErrSeq};
 pub use index::Index;
 pub use mapping::{Mapping, WbControl, WbOps};
+pub use policy::WbPolicy;
 pub use readahead::{Advice, Ahead, Readahead, ReadaheadRules, SelfStart, WINDOW_PAGES};
-pub use writeback::{WbPolicy, Writeback};
+pub use writeback::Writeback;
 
 /// A boxed future of a file-system operation.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = wp_base::FsResult<T>> + 'a>>;

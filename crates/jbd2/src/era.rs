@@ -1,7 +1,7 @@
 //! What differs between the journals of kernel versions. `list eras` prints it.
 
-use wp_base::era::Version;
 use wp_base::event::Flags;
+use wp_base::kernel::Version;
 use wp_base::policies;
 
 use crate::disk;

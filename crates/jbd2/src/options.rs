@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use wp_base::Span;
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_rt::Ticks;
 
 use crate::disk;

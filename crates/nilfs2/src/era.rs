@@ -1,6 +1,6 @@
 //! The rules of NILFS2 that changed between kernels.
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_base::policies;
 
 policies! {

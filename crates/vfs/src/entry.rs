@@ -15,7 +15,7 @@ use crate::file_type::FileType;
 use crate::flags::FileFlags;
 use crate::fs::{FileSystem, TimeSpec};
 use crate::{EraRule, Misread, Version};
-use wp_base::distributions::{Base, Distribution};
+use wp_base::kernel::{Base, Distribution};
 
 /// All that a file system may touch.
 #[derive(Clone)]

@@ -10,8 +10,8 @@
 use wp_base::event::Op;
 use wp_base::{Sector, Span, Time};
 
-use crate::elevator::mq_deadline::ZoneLocks;
-use crate::elevator::{Elevator, ElvCx, Kick};
+use crate::elevator::interface::{Elevator, ElvCx, Kick};
+use crate::elevator::zone_locks::ZoneLocks;
 use crate::pool::{BioInfo, List, Pool, RqId};
 use crate::sorted::SectorIndex;
 
@@ -244,7 +244,7 @@ mod tests {
         fn add(&mut self, op: Op, at: u64) {
             let (at, flags) = (Sector(at), Flags::NONE);
             let (task, core, class) = (None, 0, IoClass::BestEffort);
-            let epoch = crate::epoch::NO_EPOCH;
+            let epoch = crate::pool::NO_EPOCH;
             let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task, core, class, epoch };
             let rq = self.pool.alloc(&info, self.now);
             let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };

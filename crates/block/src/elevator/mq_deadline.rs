@@ -12,15 +12,13 @@
 //!             priority support" (5.14), "block/mq-deadline: Prioritize high-priority requests"
 //!             (5.17).
 
-use std::collections::BTreeSet;
-
-use wp_base::event::Op;
 use wp_base::{Sector, Span, ZoneLimits};
 
-use crate::elevator::deadline::{Batch, Deadline};
-use crate::elevator::{Elevator, ElvCx, Kick};
+use super::deadline::{Batch, Deadline};
+use super::interface::{Elevator, ElvCx, Kick};
+use super::zone_locks::ZoneLocks;
 use crate::era::Era;
-use crate::pool::{BioInfo, IoClass, Pool, Request, RqId};
+use crate::pool::{BioInfo, IoClass, Pool, RqId};
 
 /// Age at which a request of a lower class goes before those above (`prio_aging_expire`).
 const AGING: Span = Span::secs(10);
@@ -36,26 +34,6 @@ pub struct MqDeadline {
     ages: bool,
     locks: ZoneLocks,
     has_locks: bool,
-}
-
-/// Zones with a write on its way (`seq_zones_wlock`).
-#[derive(Default)]
-pub(super) struct ZoneLocks {
-    zones: Option<ZoneLimits>,
-    locked: BTreeSet<u32>,
-}
-
-impl ZoneLocks {
-    /// The zone that a request has to lock, if it has to.
-    fn needed(&self, rq: &Request) -> Option<u32> {
-        let zones = self.zones.filter(|z| rq.op == Op::Write && z.is_sequential(rq.at))?;
-        Some(zones.zone_of(rq.at))
-    }
-
-    /// May it go to the device (`blk_req_can_dispatch_to_zone()`)?
-    pub(super) fn allow(&self, rq: &Request) -> bool {
-        self.needed(rq).is_none_or(|zone| !self.locked.contains(&zone))
-    }
 }
 
 impl MqDeadline {
@@ -77,13 +55,13 @@ impl MqDeadline {
     /// For a device with these zones, which it locks if its kernel does.
     #[must_use]
     pub fn with_zones(mut self, zones: Option<ZoneLimits>) -> MqDeadline {
-        self.locks.zones = zones.filter(|_| self.has_locks);
+        self.locks = ZoneLocks::of(zones.filter(|_| self.has_locks));
         self
     }
 
     fn lock(&mut self, pool: &Pool, rq: Option<RqId>) -> Option<RqId> {
-        if let Some(zone) = rq.and_then(|rq| self.locks.needed(&pool[rq])) {
-            self.locks.locked.insert(zone);
+        if let Some(rq) = rq {
+            self.locks.lock(&pool[rq]);
         }
         rq
     }
@@ -157,9 +135,7 @@ impl Elevator for MqDeadline {
     fn completed(&mut self, cx: &mut ElvCx<'_>, rq: RqId) {
         let class = self.of(cx.pool, rq);
         self.open[class] -= 1;
-        if let Some(zone) = self.locks.needed(&cx.pool[rq]) {
-            self.locks.locked.remove(&zone);
-        }
+        self.locks.unlock(&cx.pool[rq]);
     }
 
     fn queued(&self) -> usize {
@@ -169,7 +145,8 @@ impl Elevator for MqDeadline {
 
 #[cfg(test)]
 mod tests {
-    use wp_base::era::Version;
+    use wp_base::event::Op;
+    use wp_base::kernel::Version;
 
     use super::*;
     use wp_base::Time;
@@ -193,7 +170,7 @@ mod tests {
         fn add(&mut self, at: u64, class: IoClass) {
             let (at, flags) = (Sector(at), Flags::NONE);
             let (op, task, core) = (Op::Write, None, 0);
-            let epoch = crate::epoch::NO_EPOCH;
+            let epoch = crate::pool::NO_EPOCH;
             let info = BioInfo { op, flags, at, sectors: 8, segments: 1, task, core, class, epoch };
             let rq = self.pool.alloc(&info, self.now);
             let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };

@@ -7,7 +7,7 @@
 //! Source:     behaviour of `blk_mq_flush_busy_ctxs()`, `blk_mq_do_dispatch_ctx()`,
 //!             `blk_bio_list_merge()` (`block/blk-mq.c`, `blk-mq-sched.c`, 6.1).
 
-use crate::elevator::{Elevator, ElvCx, Kick};
+use crate::elevator::interface::{Elevator, ElvCx, Kick};
 use crate::merge;
 use crate::pool::{BioInfo, List, Pool, RqId};
 
@@ -104,7 +104,7 @@ mod tests {
 
     fn info(at: u64, core: u32) -> BioInfo {
         let (at, flags, class) = (Sector(at), Flags::NONE, IoClass::BestEffort);
-        let (op, epoch) = (Op::Write, crate::epoch::NO_EPOCH);
+        let (op, epoch) = (Op::Write, crate::pool::NO_EPOCH);
         BioInfo { op, flags, at, sectors: 8, segments: 1, task: None, core, class, epoch }
     }
 

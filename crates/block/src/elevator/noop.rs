@@ -4,7 +4,7 @@
 //!
 //! Source: behaviour of `block/noop-iosched.c`.
 
-use crate::elevator::{Elevator, ElvCx, Kick};
+use crate::elevator::interface::{Elevator, ElvCx, Kick};
 use crate::pool::{List, Pool, RqId};
 
 /// The elevator `noop`.

@@ -3,7 +3,7 @@
 //! One code base; what differs is asked of [`Era`]. Each policy names its commit and the versions
 //! it holds for, and is listed by `list eras`.
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_base::policies;
 
 /// Parses a version as ext4's options have it: `4.6` is the paper's name for the repaired era and

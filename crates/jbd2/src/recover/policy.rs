@@ -1,6 +1,6 @@
 //! What recovery is told and what it answers.
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 
 use crate::disk;
 use crate::era::Era;

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::world::{self, Config, History, LOG_AT, World, contents, set_blocks, world};
-use wp_base::era::Version;
 use wp_base::event::{BlockAction, Event, Flags, Op, rwbs};
+use wp_base::kernel::Version;
 use wp_base::live::census;
 use wp_base::{FsResult, Span, Time};
 use wp_jbd2::{Era, JournalOptions, Ordered, OrderedData, RecoverPolicy, disk, recover};

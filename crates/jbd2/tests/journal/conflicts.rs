@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_base::{FsError, FsResult, Span};
 use wp_cache::BufFlag;
 use wp_jbd2::{

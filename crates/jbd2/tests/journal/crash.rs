@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_base::{BlockSize, Rng};
 use wp_jbd2::{
     CommitMode, Conflict, Credits, DualMode, Era, JournalOptions, LogMap, RecoverPolicy, disk,

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use wp_base::era::Version;
+use wp_base::kernel::Version;
 use wp_base::{FsError, Span};
 use wp_cache::BufFlag;
 use wp_jbd2::{Credits, Era, JournalOptions, RecoverPolicy, TransactionState, disk, recover};

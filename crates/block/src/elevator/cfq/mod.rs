@@ -33,7 +33,7 @@ use wp_base::event::{Flags, Op};
 use wp_base::{Sector, Span, Time};
 use wp_rt::TaskId;
 
-use crate::elevator::{Elevator, ElvCx, ElvSetup, Kick};
+use crate::elevator::interface::{Elevator, ElvCx, ElvSetup, Kick};
 use crate::pool::{BioInfo, NONE, Pool, Request, RqId, is_sync};
 use crate::slab::Slab;
 

@@ -4,7 +4,7 @@ use wp_base::{Span, Time};
 
 use super::Cfq;
 use super::queue::Workload;
-use crate::elevator::ElvCx;
+use crate::elevator::interface::ElvCx;
 use crate::pool::{Request, RqId};
 
 /// Shortest slice of a workload (`CFQ_MIN_TT`: 2 jiffies at 250 Hz).

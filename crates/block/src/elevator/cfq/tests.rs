@@ -1,7 +1,7 @@
 //! CFQ alone, without a device.
 
-use wp_base::era::Version;
 use wp_base::event::{Flags, Op};
+use wp_base::kernel::Version;
 use wp_base::{Sector, Time};
 
 use super::*;
@@ -34,7 +34,7 @@ impl Bench {
             task,
             core: 0,
             class: IoClass::BestEffort,
-            epoch: crate::epoch::NO_EPOCH,
+            epoch: crate::pool::NO_EPOCH,
         };
         let rq = self.pool.alloc(&info, self.now);
         let mut cx = ElvCx { now: self.now, pool: &mut self.pool, timer: None };

@@ -1,10 +1,54 @@
-//! Kernels by the name of what ships them.
+//! Releases of the Linux kernel, and what ships them.
 //!
 //! A distribution's kernel is an upstream release with changes of its own. Some follow a stable
 //! series; the others take over fixes by a list of their own, which is not known here: they stand
 //! for the release that they are based on.
 
-use crate::era::Version;
+use std::fmt;
+
+/// A release of the Linux kernel: 6.12.117 is that stable release, 6.12 the first of its series
+/// (6.12.0).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version(pub u16, pub u16, pub u16);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Version(major, minor, patch) = self;
+        match patch {
+            0 => write!(f, "{major}.{minor}"),
+            _ => write!(f, "{major}.{minor}.{patch}"),
+        }
+    }
+}
+
+impl From<(u16, u16)> for Version {
+    /// The first release of a series.
+    fn from((major, minor): (u16, u16)) -> Version {
+        Version(major, minor, 0)
+    }
+}
+
+impl Version {
+    /// Parses `3.4`, `3.4.2`, or a distribution (`debian-12`: [`DISTRIBUTIONS`]). No for anything
+    /// else.
+    pub fn parse(text: &str) -> Option<Version> {
+        if let Some(d) = DISTRIBUTIONS.iter().find(|d| d.name == text) {
+            return Some(d.kernel);
+        }
+        let number = |p: &str| match p.bytes().all(|b| b.is_ascii_digit()) {
+            true => p.parse::<u16>().ok(),
+            false => None,
+        };
+        let mut parts = text.split('.').map(number);
+        let all = Version(parts.next()??, parts.next()??, parts.next().unwrap_or(Some(0))?);
+        parts.next().is_none().then_some(all)
+    }
+
+    /// The first release of its series: the development of the kernel itself, without backports.
+    pub fn series(self) -> Version {
+        Version(self.0, self.1, 0)
+    }
+}
 
 /// How a distribution's kernel relates to the upstream release that its entry names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,5 +151,18 @@ mod tests {
             assert_eq!(Distribution::find(d.name).map(|x| x.kernel), Some(d.kernel));
         }
         assert_eq!(Version::parse("debian-4"), None);
+    }
+
+    #[test]
+    fn versions_have_two_or_three_numbers() {
+        assert_eq!(Version::parse("6.1"), Some(Version(6, 1, 0)));
+        assert_eq!(Version::parse("6.1.115"), Some(Version(6, 1, 115)));
+        for wrong in
+            ["", "6", "6.", "6.1.x", "6.1.2.3", "6.-1", "a.b", "6.70000", "3.4-rc1", "+6.1", "6.+1"]
+        {
+            assert_eq!(Version::parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(Version(6, 1, 0).to_string(), "6.1");
+        assert_eq!(Version(6, 1, 7).to_string(), "6.1.7");
     }
 }
