@@ -9,6 +9,8 @@ mod damage;
 mod damaged;
 mod faulty;
 mod files;
+#[path = "../../testkit/src/host.rs"]
+mod host;
 mod hostile;
 mod hostile_images;
 mod hostile_numbers;

@@ -2,6 +2,7 @@
 //! with snapshots, so that tree blocks and data have several users. Needs the right to mount.
 
 use crate::commit;
+use crate::host;
 use crate::program;
 use crate::skip;
 use crate::tools;
@@ -9,7 +10,6 @@ use crate::world;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use wp_btrfs::core::Core;
 use wp_btrfs::disk::inode::mode;
@@ -40,13 +40,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A process that another test has just forked holds the mount until it executes.
-        let is_done = (0..50).any(|turn| {
-            std::thread::sleep(Duration::from_millis(if turn == 0 { 0 } else { 100 }));
-            let done = Command::new("umount").arg(self.at.path()).status();
-            done.is_ok_and(|s| s.success())
-        });
-        assert!(is_done || std::thread::panicking(), "umount");
+        host::end_mount(&self.at.path().display().to_string());
     }
 }
 

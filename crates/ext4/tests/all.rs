@@ -7,6 +7,8 @@ mod check_vs_e2fsck;
 mod damage;
 mod data_modes;
 mod fast_commit;
+#[path = "../../testkit/src/host.rs"]
+mod host;
 mod htree;
 mod images;
 mod indirect;

@@ -34,7 +34,7 @@ fn listing(w: &World, setup: &Setup) -> String {
         let mut xattrs: Vec<String> = f
             .xattrs
             .iter()
-            .map(|a| format!("user.{}={}", String::from_utf8_lossy(&a.name), hex(&a.value)))
+            .map(|a| format!("{}={}", String::from_utf8_lossy(&a.name), hex(&a.value)))
             .collect();
         xattrs.sort();
         let line = format!("{path}: {what} links {} {}\n", f.nlink, xattrs.join(","));

@@ -19,6 +19,7 @@ use wp_campaign::{Bench, play};
 use wp_machine::testing::skipped;
 use wp_medium::MediumView;
 use wp_parity::host_kernel::release;
+use wp_testkit::host;
 use wp_workload::program::{Call, Program, Step};
 
 /// Bytes of the file system.
@@ -181,12 +182,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.fill(false);
         for at in ["m", "t"] {
-            for _ in 0..100 {
-                if tool("umount", &[&self.path(at)]).is_ok() {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
+            host::end_mount(&self.path(at));
             if let Some(device) = self.device.take() {
                 drop(tool("losetup", &["-d", &device]));
             }

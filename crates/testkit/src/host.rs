@@ -24,6 +24,14 @@ pub fn unmount(at: &str) {
     }
 }
 
+/// The same when a value ends: a test that has failed already goes on to its own message.
+pub fn end_mount(at: &str) {
+    match std::thread::panicking() {
+        true => drop(tool("umount", &["--lazy", at])),
+        false => unmount(at),
+    }
+}
+
 /// Does a mounted file system, or somebody else who wants it alone, have the device?
 fn is_kept(device: &str) -> bool {
     /// `O_EXCL`, which std has no name for.

@@ -8,6 +8,7 @@ use std::process::Command;
 use wp_ext4::mkfs::Features;
 use wp_vfs::{OpenFlags, Vfs};
 
+use crate::host;
 use crate::support::{Setup, World, assert_nothing_lives, save, skip};
 
 /// An image by name.
@@ -152,7 +153,7 @@ struct Mount(String);
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        quietly("umount", &[&self.0]);
+        host::end_mount(&self.0);
     }
 }
 

@@ -13,6 +13,7 @@ use wp_base::Sector;
 use wp_medium::{Medium, Slice};
 use wp_vfs::{FileType, Readahead, Vfs};
 
+use crate::host;
 use crate::support::{save, skip};
 
 /// Path to (type, permissions, links, size, contents' CRC or target, seconds of mtime); directories
@@ -46,13 +47,7 @@ impl LoopMount {
 
 impl Drop for LoopMount {
     fn drop(&mut self) {
-        for _ in 0..500 {
-            if tool("umount", &[&self.at.display().to_string()]).0 {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        eprintln!("{} cannot be unmounted", self.at.display());
+        host::end_mount(&self.at.display().to_string());
     }
 }
 
