@@ -6,6 +6,7 @@ use wp_crash::{Profile, Telling};
 use wp_workload::program::Program;
 
 use super::campaign::{Campaign, Space};
+use super::play::Bench;
 
 /// Rules besides POSIX that `--require` takes, by their words.
 pub const RULES: [&str; 13] = [
@@ -74,45 +75,58 @@ pub fn quoted(program: &Program) -> String {
     format!("'{}'", steps.join("; ").replace('\'', "'\\''"))
 }
 
-/// The options of `writepath crash` that make the machine and the states of a campaign.
-pub fn arguments(c: &Campaign) -> String {
-    let line = "a string takes it";
-    let mut t = format!("--fs {}", c.bench.fs.name);
-    for (key, value) in c.bench.fs_options.given() {
+const LINE: &str = "a string takes it";
+
+/// The file system of a machine, as `--fs` takes it.
+pub fn file_system(bench: &Bench) -> String {
+    let mut t = bench.fs.name.to_owned();
+    for (key, value) in bench.fs_options.given() {
         match value {
             "true" => write!(t, ",{key}"),
             value => write!(t, ",{key}={value}"),
         }
-        .expect(line);
+        .expect(LINE);
     }
-    let mut device = c.bench.device.clone();
+    t
+}
+
+/// The device of a machine, as `--device` and `--size` take it.
+fn device(bench: &Bench) -> String {
+    let mut t = String::new();
+    let mut device = bench.device.clone();
     let mut size = None;
-    for (key, value) in &c.bench.device_params {
+    for (key, value) in &bench.device_params {
         match key.as_str() {
             "capacity_bytes" => size = Some(*value),
-            key => write!(device, ",{key}={value}").expect(line),
+            key => write!(device, ",{key}={value}").expect(LINE),
         }
     }
-    for (name, params) in &c.bench.more {
-        write!(device, "+{name}").expect(line);
+    for (name, params) in &bench.more {
+        write!(device, "+{name}").expect(LINE);
         for (key, value) in params {
-            write!(device, ",{key}={value}").expect(line);
+            write!(device, ",{key}={value}").expect(LINE);
         }
     }
     if device != "fixed" {
-        write!(t, " --device {device}").expect(line);
+        write!(t, " --device {device}").expect(LINE);
     }
     match size {
         Some(n) if n == 64 << 20 => {}
-        Some(n) if n % (1 << 20) == 0 => write!(t, " --size {}M", n >> 20).expect(line),
-        Some(n) => write!(t, " --size {n}").expect(line),
+        Some(n) if n % (1 << 20) == 0 => write!(t, " --size {}M", n >> 20).expect(LINE),
+        Some(n) => write!(t, " --size {n}").expect(LINE),
         None => {}
     }
+    t
+}
+
+/// The options of `writepath crash` that make the machine and the states of a campaign.
+pub fn arguments(c: &Campaign) -> String {
+    let mut t = format!("--fs {}{}", file_system(&c.bench), device(&c.bench));
     if !c.bench.elevator.is_empty() {
-        write!(t, " --elevator {}", c.bench.elevator).expect(line);
+        write!(t, " --elevator {}", c.bench.elevator).expect(LINE);
     }
     if c.seed != 1 {
-        write!(t, " --seed {}", c.seed).expect(line);
+        write!(t, " --seed {}", c.seed).expect(LINE);
     }
     let breach = match c.space {
         Space::Modelled => Some("modelled"),
@@ -124,32 +138,29 @@ pub fn arguments(c: &Campaign) -> String {
         Space::Permitted { .. } => None,
     };
     if let Some(breach) = breach {
-        write!(t, " --space {breach}").expect(line);
+        write!(t, " --space {breach}").expect(LINE);
     }
     if let Space::Permitted { atomic: Some(n), .. } = c.space {
-        write!(t, " --atomic {n}").expect(line);
+        write!(t, " --atomic {n}").expect(LINE);
     }
     let held = held(&c.profile);
     if c.profile != Profile::mounted(c.bench.fs, &c.bench.fs_options) {
-        write!(t, " --require {}", held.join("+")).expect(line);
+        write!(t, " --require {}", held.join("+")).expect(LINE);
     }
     if !c.bench.stale {
         t += " --trimmed";
     }
     if c.bench.company_us > 0 {
-        write!(t, " --concurrent-sync-us {}", c.bench.company_us).expect(line);
-    }
-    if c.mounts > 0 {
-        write!(t, " --mounts {}", c.mounts).expect(line);
+        write!(t, " --concurrent-sync-us {}", c.bench.company_us).expect(LINE);
     }
     if c.second_cuts > 0 {
-        write!(t, " --second {}", c.second_cuts).expect(line);
+        write!(t, " --second {}", c.second_cuts).expect(LINE);
     }
     if !c.recovery_in_order {
         t += " --recovery-unordered";
     }
     if let Some(site) = c.bench.without {
-        write!(t, " --without {}", site.name).expect(line);
+        write!(t, " --without {}", site.name).expect(LINE);
     }
     t
 }
@@ -158,5 +169,5 @@ pub fn arguments(c: &Campaign) -> String {
 pub fn state(c: &Campaign, program: &str, (frame, lost): (usize, &[usize])) -> String {
     let lost: Vec<String> = lost.iter().map(usize::to_string).collect();
     let lost = if lost.is_empty() { String::new() } else { format!(":{}", lost.join(",")) };
-    format!("writepath crash {program} {} --state {frame}{lost}", arguments(c))
+    format!("writepath crash show {program} {frame}{lost} {}", arguments(c))
 }

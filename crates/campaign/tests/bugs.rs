@@ -1,5 +1,5 @@
 //! Known bugs: each is found by a few generated programs where it is, and not where it was fixed.
-//! All of them with more programs, and those that take long: `writepath crash --bug all`.
+//! All of them with more programs, and those that take long: `writepath crash bug all`.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -256,7 +256,7 @@ fn every_finding_is_listed_with_the_command_that_shows_it() {
     let mut listed = Vec::new();
     for row in &rows {
         let id = row[2..].split(' ').next().expect("a first word");
-        let shown = format!("`writepath crash --bug {id}`");
+        let shown = format!("`writepath crash bug {id}`");
         assert!(row.contains(&shown) || (id == "N27" && row.contains("kernel-lab")), "{row}");
         listed.push(id);
     }

@@ -2,7 +2,7 @@
 
 use wp_campaign::mutate::{Fate, SETTINGS, Search, WITNESSES_TOML, Which, run, sites};
 
-/// Those that everything hangs on; all of them are for `writepath crash --mutate all`.
+/// Those that everything hangs on; all of them are for `writepath crash mutate all`.
 const STEPS: [&str; 9] = [
     "block/flush/preflush",
     "block/flush/fua",

@@ -228,21 +228,49 @@ pub static CONTRACTS: &[Contract] = &[
         &[DIFFERS, NO_GUEST, SIMULATED],
     ),
     Contract {
-        verb: "crash",
+        verb: "crash run",
         yes: "crash states were recovered, and none breaks a rule",
         work: Work::Own("programs run and states recovered, in `totals` of the summary"),
         exits: &[
             (Exit::No, "a rule is broken"),
-            (Exit::Unsupported, "a feature or kernel version that this build does not have"),
+            FEATURE,
             (
                 Exit::Simulated,
                 "a program could not run, an `expect` is not met, or a call of a fio job failed",
             ),
-            (Exit::NotSame, "a repeated run gave another result"),
             STOPPED,
         ],
         is_stream: true,
     },
+    verb(
+        "crash show",
+        "the crash state was recovered, and breaks no rule",
+        Work::Own("one crash state"),
+        &[(Exit::No, "a rule is broken"), FEATURE, SIMULATED],
+    ),
+    verb(
+        "crash bug",
+        "every bug was found where it is, and not where it was fixed",
+        Work::Own("bugs tried, in `bugs`"),
+        &[(Exit::No, "a bug is not found, or its fix does not help"), FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
+        "crash mutate",
+        "an oracle detects every removed step, or a reason is listed",
+        Work::Own("programs run, in `mutants`"),
+        &[(Exit::No, "a removed step is undetected, or a listed reason is wrong"), STOPPED],
+    ),
+    verb(
+        "crash compare",
+        "both settings can leave the same trees",
+        Work::Own("programs run in both settings, in `programs`"),
+        &[
+            (Exit::No, "a tree can be left in one setting only"),
+            FEATURE,
+            (Exit::Simulated, "a program could not run, or all of its calls failed"),
+            STOPPED,
+        ],
+    ),
     verb(
         "matrix",
         "combinations ran, and known bugs explain every broken rule",

@@ -98,6 +98,8 @@ fn unknown(mention: &str) -> Option<String> {
             // `VERB` and `…` stand for any; what follows one is that one's.
             match at.find_subcommand(word) {
                 Some(verb) => at = verb.clone(),
+                // `crash seq-1`: the subcommand is that by default.
+                None if at.is_args_conflicts_with_subcommands_set() => {}
                 None if word.chars().all(|c| !c.is_lowercase()) => return None,
                 None => return Some(format!("`{mention}`: no verb {word}")),
             }

@@ -26,17 +26,19 @@ fn note(info: &PanicHookInfo<'_>) {
     }
 }
 
+/// A word, as a shell takes it again.
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    match word.chars().all(plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// The command line, as a shell takes it again.
 fn command() -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
-    let word = |a: std::ffi::OsString| {
-        let text = a.to_string_lossy().into_owned();
-        match text.chars().all(plain) && !text.is_empty() {
-            true => text,
-            false => format!("'{}'", text.replace('\'', "'\\''")),
-        }
-    };
-    let words: Vec<String> = std::env::args_os().skip(1).map(word).collect();
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|a| shell(&a.to_string_lossy())).collect();
     format!("writepath {}", words.join(" "))
 }
 

@@ -160,6 +160,10 @@ fn contract_of(matches: &ArgMatches) -> Option<&'static Contract> {
         names.push(name);
         at = inner;
     }
+    // `crash PROGRAMS` is `crash run PROGRAMS`.
+    if names == ["crash"] {
+        names.push("run");
+    }
     contract::find(&names.join(" "))
 }
 

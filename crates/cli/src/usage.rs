@@ -39,6 +39,9 @@ pub fn fix(error: &clap::Error, program: &Command, words: &[String]) -> Option<S
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
+    if !option.starts_with('-') {
+        return subcommand(program, words);
+    }
     let name = option.strip_prefix("--")?.split('=').next()?;
     let (verb, path) = verb(program, words);
     let all: Vec<&str> = verb.get_arguments().filter_map(|a| a.get_long()).collect();
@@ -48,6 +51,23 @@ pub fn fix(error: &clap::Error, program: &Command, words: &[String]) -> Option<S
     let place = PLACES.iter().find(|(words, has, _)| words.contains(&name) && all.contains(has));
     let place = place.map(|(_, _, what)| (*what).to_owned());
     Some(place.unwrap_or_else(|| format!("`{path} --help` lists the options")))
+}
+
+/// The fix for a word too many behind a verb that has a subcommand by default: what was meant is a
+/// subcommand that does not come first, or is mistyped.
+fn subcommand(program: &Command, words: &[String]) -> Option<String> {
+    let at = words.iter().position(|w| !w.starts_with('-'))?;
+    let verb = program.find_subcommand(&words[at])?;
+    let first = words.get(at + 1).filter(|_| verb.is_args_conflicts_with_subcommands_set())?;
+    let path = format!("writepath {}", verb.get_name());
+    if verb.find_subcommand(first).is_some() {
+        return None;
+    }
+    if let Some(name) = words[at + 1..].iter().find(|w| verb.find_subcommand(w).is_some()) {
+        return Some(format!("the subcommand comes first: {path} {name} …"));
+    }
+    let all: Vec<&str> = verb.get_subcommands().map(Command::get_name).collect();
+    Some(format!("did you mean `{path} {}`?", meant(first, &all)?))
 }
 
 /// The command that the words lead to, and how it is called.
@@ -102,6 +122,14 @@ mod tests {
         ] {
             assert_eq!(told(line), format!("did you mean {meant}?"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_subcommand_that_is_mistyped_or_comes_late_is_recognised() {
+        assert_eq!(told("crash bugg A3"), "did you mean `writepath crash bug`?");
+        let late = "the subcommand comes first: writepath crash bug …";
+        assert_eq!(told("crash --json bug A3"), late);
+        assert_eq!(told("crash --fs f2fs bug A3"), late);
     }
 
     #[test]

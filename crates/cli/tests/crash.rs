@@ -103,7 +103,7 @@ fn a_failure_is_reduced_shown_by_its_line_and_replayed_from_its_reproducer() {
     let a = writepath(dir.path(), &[LIAR, &["--count", "2", "--reproducer", "r"]]);
     assert_eq!(a.code, 1, "{}", a.stderr);
     assert!(a.stdout.contains("O4-lost-sync, minimised from"), "{}", a.stdout);
-    let line = a.stdout.lines().rfind(|l| l.contains("--state")).expect("a line").trim();
+    let line = a.stdout.lines().rfind(|l| l.contains("crash show")).expect("a line").trim();
     // As a shell would have it.
     let line = line.replacen("writepath", env!("CARGO_BIN_EXE_writepath"), 1);
     let shown = Command::new("sh").arg("-c").arg(&line).output().expect("it runs");
@@ -121,6 +121,66 @@ fn a_failure_is_reduced_shown_by_its_line_and_replayed_from_its_reproducer() {
     assert!(read("again") == read(&format!("{at}/crashed.raw")));
     let readme = String::from_utf8(read(&format!("{at}/README.md"))).expect("text");
     assert!(readme.contains("mount -o loop") && readme.contains("replay-log"), "{readme}");
+}
+
+#[test]
+fn every_printed_command_line_shows_its_failure() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let threads = "open 0 a rw,creat\nopen 1 b rw,creat\nsync\njoin\nthread 1: pwrite 0 4096 0 1\n\
+                   thread 2: fsync 1\n";
+    std::fs::write(dir.path().join("threads.txt"), threads).expect("written");
+    let program = "open 0 a rw,creat; pwrite 0 4096 0 1; fsync 0; rename a b";
+    let few = ["--json", "--space", "lying-flush", "--complete", "4", "--samples", "2"];
+    let cases: [&[&str]; 5] = [
+        &["seq-1", "--first", "12", "--count", "2", "--size", "128M", "--device", "emmc-16"],
+        &["wild", "--count", "1", "--calls", "10", "--seed", "7", "--no-direct"],
+        &["threads.txt", "--trimmed", "--interleavings", "3"],
+        &[program, "--fs", "f2fs", "--second", "2", "--mounts", "1", "--no-check"],
+        &[program, "--require", "names+order", "--concurrent-sync-us", "500"],
+    ];
+    for case in cases {
+        let a = writepath(dir.path(), &[&["crash"], case, &few]);
+        assert_eq!(a.code, 1, "{case:?}: {}", a.stderr);
+        let lines = lines(&a);
+        // One of a mount shows the state that is mounted.
+        let shown = lines.iter().filter(|l| l["kind"] == "failure" && l["rule"] != "O7-errors");
+        let mut count = 0;
+        for failure in shown.step_by(5).take(4) {
+            let line = failure["replay"].as_str().expect("a command line");
+            let rest = line.strip_prefix("writepath crash show ").expect("the command of a state");
+            let line = format!("{} crash show {rest}", env!("CARGO_BIN_EXE_writepath"));
+            let a = answer(Command::new("sh").args(["-c", &line]).current_dir(dir.path()));
+            let rule = failure["rule"].as_str().expect("a rule");
+            assert_eq!(a.code, 1, "{line}: {}{}", a.stdout, a.stderr);
+            assert!(a.stdout.contains(&format!("{rule} broken")), "{line}: {}", a.stdout);
+            count += 1;
+        }
+        assert!(count > 0, "{case:?}: no failure");
+    }
+}
+
+#[test]
+fn run_may_be_left_out_and_an_old_spelling_is_answered_with_the_new_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["seq-1", "--count", "2", "--json"];
+    let [short, long] =
+        [&["crash"][..], &["crash", "run"]].map(|verb| writepath(dir.path(), &[verb, &args]));
+    assert_eq!((short.code, short.stdout), (0, long.stdout), "{}", long.stderr);
+    let old = ["crash", "log.txt", "--fs", "ext4,nobarrier", "--state", "4:0,1"];
+    let a = writepath(dir.path(), &[&old]);
+    let told = "error: option --state became a subcommand\n\
+                help: writepath crash show log.txt 4:0,1 --fs ext4,nobarrier\n";
+    assert_eq!((a.code, &*a.stderr), (2, told));
+    let a = writepath(dir.path(), &[&["crash", "--bug", "A3", "--json"]]);
+    assert_eq!(
+        (a.code, &document(&a)["error"]["help"]),
+        (2, &"writepath crash bug A3 --json".into())
+    );
+}
+
+/// The one document of an answer.
+fn document(a: &Answer) -> Value {
+    serde_json::from_str(&a.stdout).unwrap_or_else(|e| panic!("{e}: {}", a.stdout))
 }
 
 /// Does `text` say of a rule that it holds?
@@ -151,11 +211,16 @@ fn nothing_explored_is_no_success() {
         (2, "ENOSPC", &[one, "--fs", "nilfs2", "--size", "64M"]),
         (2, "is empty", &[one, "--check", " "]),
         (2, "must be more than 0", &[one, "--check", "true", "--check-timeout", "0s"]),
-        (2, "a name is empty", &["--mutate", ""]),
-        (2, "no bug called", &["--bug", ""]),
-        (2, "--mutate", &[one, "--search", "1"]),
-        (2, "--state", &[one, "--image", "i"]),
-        (2, "cannot be used with", &[one, "--against", "f2fs", "--state-file", "s"]),
+        (2, "a name is empty", &["mutate", ""]),
+        (2, "no bug called", &["bug", ""]),
+        (2, "crash mutate SITES --search N", &[one, "--search", "1"]),
+        (2, "crash show PROGRAM FRAME[:U,V]", &[one, "--image", "i"]),
+        (2, "write FRAME or FRAME:U,V", &["show", one, "x"]),
+        (2, "no frame 99", &["show", one, "99"]),
+        (2, "nothing to compare it with", &["compare", one]),
+        (2, "two settings are compared", &["compare", one, "--fs=f2fs", "--fs=ext4", "--fs=btrfs"]),
+        (2, "--state-file", &["compare", one, "--fs", "f2fs", "--state-file", "s"]),
+        (2, "is of one file system", &[one, "--fs", "f2fs", "--every-mode", "--accept", "a"]),
         (4, "all 2 calls failed", &["wrong"]),
     ];
     for (code, words, args) in cases {

@@ -289,7 +289,7 @@ const OUTPUTS: [&str; 12] = [
     "serve nbd --device fixed --socket s --trace OUT",
     "serve nbd --device fixed --socket s --log-writes OUT",
     "serve vhost-user-blk --device fixed --socket s --save OUT",
-    "crash wild --state 1 --image OUT",
+    "crash show wild 1 --image OUT",
     "crash wild --count 1000000 --accept OUT",
     "mkfs ext4 OUT --size 64M",
     "calibrate missing --class ssd --out OUT",

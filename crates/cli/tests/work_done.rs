@@ -30,7 +30,7 @@ fn a_program_whose_calls_all_fail_is_explored_by_no_mode() {
         &[
             (&["crash", "fsync 9", "--fs", "f2fs"], 4, "calls failed"),
             (&["crash", "fsync 9", "--fs", "f2fs", "--every-mode"], 4, "calls failed"),
-            (&["crash", "fsync 9", "--against", "f2fs"], 4, "calls failed"),
+            (&["crash", "compare", "fsync 9", "--fs", "ext4", "--fs", "f2fs"], 4, "calls failed"),
         ],
     );
 }

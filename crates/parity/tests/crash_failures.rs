@@ -365,8 +365,8 @@ fn a_campaign_is_told_as_a_command_line() {
     assert_eq!(
         line::state(&c, &quoted, (3, &[1, 2])),
         format!(
-            "writepath crash '{HOLE}' --fs ext4,dirty_background_bytes=262144,era=3.8 \
-             --device emmc-16 --elevator cfq --require names+order+direct+reserve --state 3:1,2"
+            "writepath crash show '{HOLE}' 3:1,2 --fs ext4,dirty_background_bytes=262144,era=3.8 \
+             --device emmc-16 --elevator cfq --require names+order+direct+reserve"
         )
     );
 }

@@ -1,4 +1,4 @@
-//! Bugs that were found here (`crash --bug N2` to `N6`, `N10`, `N11`, `N13`, `N29`, `N30`, of F2FS,
+//! Bugs that were found here (`crash bug N2` to `N6`, `N10`, `N11`, `N13`, `N29`, `N30`, of F2FS,
 //! N5, N10 and N11 by reading and the others by generated programs; `N7`, of ext4, by reading;
 //! `N9`, of ext4, `N14` and `N15`, of NILFS2, and `N16` to `N25` and N31, of btrfs, by programs),
 //! seen in Linux itself: a guest with 6.12 runs the reduced program in virtual time, and this

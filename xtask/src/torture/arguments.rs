@@ -23,7 +23,7 @@ const COMMANDS: [&[&str]; 30] = [
     &["crash", "wild", "--count", "1", "--seed", "{}", "--budget", "1s"],
     &["crash", "seq-1", "--count", "1", "--samples", "{}", "--budget", "1s"],
     &["crash", "seq-1", "--count", "1", "--size", "{}", "--budget", "1s"],
-    &["crash", "seq-1", "--state", "{}"],
+    &["crash", "show", "seq-1", "{}"],
     &["crash", "FILE", "--budget", "1s"],
     &["mkfs", "{}", "image", "--size", "64M"],
     &["mkfs", "ext4", "image", "--size", "{}"],

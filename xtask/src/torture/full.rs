@@ -15,7 +15,7 @@ const COMMANDS: [(&[&str], &[&str]); 7] = [
     (&["run", "--out", "full/results"], &["results"]),
     (&["replay", "log", "--out", "full/image", "--size", "16M"], &["image"]),
     (&["crash", "seq-1", "--count", "3", "--state-file", "full/campaign"], &["campaign"]),
-    (&["crash", "seq-1", "--state", "2", "--reproducer", "full/made"], &["made"]),
+    (&["crash", "show", "seq-1", "2", "--reproducer", "full/made"], &["made"]),
 ];
 
 /// A tmpfs, until it is dropped.

@@ -75,7 +75,7 @@ pub fn bases(world: &World) -> Result<Vec<Base>, String> {
         if call(&[&run[..], &more].concat()) {
             out.push(Base::read(fs, &unmounted)?);
         }
-        let crash = ["crash", "program", "--fs", fs, "--size", size, "--state", "4"];
+        let crash = ["crash", "show", "program", "4", "--fs", fs, "--size", size];
         if call(&[&crash[..], &["--image", "cut"]].concat()) && cut.exists() {
             out.push(Base::read(&format!("{fs}, cut"), &cut)?);
         }

@@ -22,7 +22,7 @@ const fn mend(fs: &'static str, id: &'static str, options: &'static str) -> Mend
 }
 
 /// Bugs that have options of their own. What a version has not yet fixed is in the table of
-/// `crash --bug`.
+/// `crash bug`.
 const MENDS: &[Mend] = &[
     mend("ext4", "A6", "nobarrier=0"),
     mend("ext4", "N7", "discard_committed"),
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn every_mend_is_of_a_bug_and_an_option() {
         for mend in MENDS {
-            assert!(find(mend.id).is_some(), "{} is not in `crash --bug`", mend.id);
+            assert!(find(mend.id).is_some(), "{} is not in `crash bug`", mend.id);
             let c = setting(mend.fs);
             assert!(with(&c, &[mend.options]).is_some(), "{}: {}", mend.id, mend.options);
         }

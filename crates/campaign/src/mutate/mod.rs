@@ -53,7 +53,7 @@ pub fn step(name: &str) -> Result<&'static Site, String> {
     })?;
     match is_of_recovery(site) {
         false => Ok(site),
-        true => Err(format!("`{name}` is a step of recovery: writepath crash --mutate {name}")),
+        true => Err(format!("`{name}` is a step of recovery: writepath crash mutate {name}")),
     }
 }
 

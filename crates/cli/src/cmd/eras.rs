@@ -83,7 +83,7 @@ fn rules(version: &str) -> (Value, String) {
     text.push_str(
         "FROM..UNTIL: the rule holds from version FROM on and before version UNTIL.\n\
          Releases in brackets have the change too, each in its stable series.\n\
-         + the rule holds in this version, - it does not. V: `writepath crash --bug V`.\n",
+         + the rule holds in this version, - it does not. V: `writepath crash bug V`.\n",
     );
     (json!(all), text)
 }

@@ -224,7 +224,7 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
     for d in &f.different {
         writeln!(
             t,
-            "DIFFERENT: program {} ({} {} {}): {}\n  writepath crash {} --image FILE",
+            "DIFFERENT: program {} ({} {} {}): {}\n  writepath crash show {} --image FILE",
             d.program, d.mode.era, d.mode.name, d.mode.block, d.what, d.replay
         )
         .expect(line);
@@ -253,7 +253,7 @@ fn document(f: &Agreement) -> serde_json::Value {
             json!({
                 "program": d.program, "frame": d.frame, "lost": d.lost, "what": d.what,
                 "era": d.mode.era, "mode": d.mode.name, "block": d.mode.block,
-                "replay": format!("writepath crash {}", d.replay),
+                "replay": format!("writepath crash show {}", d.replay),
             })
         })
         .collect();

@@ -110,7 +110,7 @@ fn text(f: &Agreement) -> String {
     for d in &f.different {
         writeln!(t, "DIFFERENT: {} {}: {}", d.config, d.program, d.what).expect(line);
         if !d.replay.is_empty() {
-            writeln!(t, "  writepath crash {} --image FILE", d.replay).expect(line);
+            writeln!(t, "  writepath crash show {} --image FILE", d.replay).expect(line);
         }
     }
     t

@@ -30,7 +30,7 @@ use crate::output::{Exit, Out};
     \x20 eras        kernel versions and distributions, with the rules of each\n\
     \x20 durability  kernel changes of what survives a power failure, modelled or not\n\
     \x20 techniques  mechanisms that `matrix` compares\n\
-    \x20 sites       crash-safety points, which `crash --mutate` leaves out\n\
+    \x20 sites       crash-safety points, which `crash mutate` leaves out\n\
     \x20 papers      reproduced papers\n\
     \x20 claims      claims of the papers, with the pinned verdict of each\n\
     \x20 results     saved results\n\
@@ -81,7 +81,7 @@ pub fn run(a: &Args, program: &Command, out: &Out) -> ExitCode {
         "calls" => calls(name),
         "cpus" => cpus(name),
         "techniques" => super::techniques::list(name),
-        "sites" => super::mutate::list(name),
+        "sites" => super::crash::mutate::list(name),
         "verbs" => super::verbs::list(program, name),
         "results" => match super::clean::list(Path::new(name.unwrap_or("results")), out) {
             Ok(l) => l,

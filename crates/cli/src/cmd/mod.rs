@@ -25,7 +25,6 @@ pub mod man;
 pub mod matrix;
 pub mod mkfs;
 pub mod mount;
-pub mod mutate;
 pub mod perturb;
 pub mod recover;
 pub mod replay;

@@ -67,7 +67,7 @@ fn described(t: &Technique, text: &mut String) {
         wrapped(text, "", &format!("needs {}", need.name()));
     }
     for (what, bug) in t.unsafe_without {
-        wrapped(text, "", &format!("unsafe without {what}: crash --bug {bug}"));
+        wrapped(text, "", &format!("unsafe without {what}: crash bug {bug}"));
     }
     for (with, c) in conflicts(t) {
         let by = if c.mount_refuses { "; the mount is refused" } else { "" };

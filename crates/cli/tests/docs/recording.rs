@@ -15,7 +15,7 @@ const SCENES: [&str; 5] = [
     "writepath explain results/latest | head -38",
     "cat log.txt",
     "writepath crash log.txt --fs ext4,nobarrier | grep -A 2 broken",
-    "writepath crash 'open 0 a rw,creat; fsync 0' --fs ext4,nobarrier --state 3:7",
+    "writepath crash show 'open 0 a rw,creat; fsync 0' 3:7 --fs ext4,nobarrier",
 ];
 
 /// The program of the README's third command.

@@ -46,7 +46,7 @@ pub struct Setup {
 }
 
 /// A version's rules without what it loses, and with all calls: those have programs of their own
-/// (`crash --bug V1` and on), and what is tested here must hold beside them.
+/// (`crash bug V1` and on), and what is tested here must hold beside them.
 fn keeps_all(era: Era) -> Era {
     Era {
         size_counts_for_fdatasync: true,

@@ -16,7 +16,7 @@ use super::Combination;
 /// A hole.
 #[derive(Clone, Debug)]
 pub struct Hole {
-    /// Its number, of `crash --bug`; or the name of the rule of `list eras` that fixed it.
+    /// Its number, of `crash bug`; or the name of the rule of `list eras` that fixed it.
     pub id: &'static str,
     /// Rules that it breaks.
     pub rules: &'static [Rule],
@@ -54,7 +54,7 @@ fn is_past_the_cache(c: &Combination) -> bool {
 }
 
 /// Those of techniques and drives. What a version of a file system forgets is in the table of
-/// `crash --bug` ([`of_version`]).
+/// `crash bug` ([`of_version`]).
 const KNOWN: &[Known] = &[
     Known {
         id: "A3",
@@ -135,7 +135,7 @@ pub fn what(id: &str) -> String {
 }
 
 /// What the version of a combination forgets to make durable: rules of `list eras` that have a
-/// program of `crash --bug` and are as in its affected version. `fix` has each from the newest one.
+/// program of `crash bug` and are as in its affected version. `fix` has each from the newest one.
 fn of_version(c: &Combination) -> Vec<Hole> {
     let holds = |era: &str, rule: &str| {
         let rules = (c.fs.eras)(era).unwrap_or_default();
@@ -186,7 +186,7 @@ mod tests {
             let c = all.iter().find(holes);
             let c = c.unwrap_or_else(|| panic!("{}: in no combination", known.id));
             let hole = of(c).into_iter().find(|h| h.id == known.id).expect("found just now");
-            assert!(!what(hole.id).is_empty(), "{} is not in `crash --bug`", hole.id);
+            assert!(!what(hole.id).is_empty(), "{} is not in `crash bug`", hole.id);
             assert!(c.options(&[&hole.mend]).is_ok(), "{}: {}", hole.id, hole.mend);
         }
     }

@@ -123,7 +123,7 @@ pub struct Technique {
     /// What it cannot be together with. Each pair stands in the table once.
     pub conflicts: &'static [Conflict],
     /// What a power failure does to it where what it relies on is missing, by the number of `crash
-    /// --bug`.
+    /// bug`.
     pub unsafe_without: &'static [(&'static str, &'static str)],
 }
 
@@ -186,7 +186,7 @@ pub fn refusal(names: &[&str], kernel: (u16, u16), drive: &Limits) -> Option<Ref
         let need = t.needs.iter().find(|n| !n.is_met(drive))?;
         let lost = t.unsafe_without.iter().find(|(what, _)| *what == need.name());
         let lost = lost.map_or(String::new(), |(_, id)| {
-            format!("; `writepath crash --bug {id}` shows a power failure without it")
+            format!("; `writepath crash bug {id}` shows a power failure without it")
         });
         let why = format!("needs {}{lost}", need.name());
         Some(Refusal { technique: t.name, why })

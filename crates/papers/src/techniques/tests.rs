@@ -84,7 +84,7 @@ fn what_techniques_need_of_drive_and_kernel_is_told_and_the_way_to_see_why() {
     let told = |names: &[&str], kernel, drive: &Limits| {
         refusal(names, kernel, drive).map(|r| r.to_string()).unwrap_or_default()
     };
-    assert!(told(&["dual-mode"], (3, 10), &plain).contains("crash --bug A32"));
+    assert!(told(&["dual-mode"], (3, 10), &plain).contains("crash bug A32"));
     assert_eq!(told(&["dual-mode"], (3, 10), &ordered), "");
     assert!(told(&["dual-mode", "discard"], (3, 10), &ordered).contains("conflicts with discard"));
     assert!(told(&["strict"], (3, 13), &plain).contains("from 4.17"));

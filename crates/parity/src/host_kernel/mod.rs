@@ -135,7 +135,7 @@ pub struct Different {
     pub mode: Mode,
     /// The first thing that is not the same, in words.
     pub what: String,
-    /// Arguments of `writepath crash` that show the state.
+    /// Arguments of `writepath crash show` that show the state.
     pub replay: String,
 }
 
@@ -375,12 +375,11 @@ impl One<'_> {
             if let Some(what) = what {
                 let units: Vec<String> = lost.iter().map(usize::to_string).collect();
                 let replay = format!(
-                    "{programs} --fs {}{} --state {}{}{}",
+                    "{programs} {frame}{}{} --fs {}{}",
+                    if lost.is_empty() { "" } else { ":" },
+                    units.join(","),
                     mode.fs(mode.era),
                     if mode.is_used { "" } else { " --trimmed" },
-                    frame,
-                    if lost.is_empty() { "" } else { ":" },
-                    units.join(",")
                 );
                 let program = self.number;
                 self.out.different.push(Different { program, frame, lost, mode, what, replay });

@@ -68,7 +68,7 @@ pub struct Different {
     pub config: String,
     /// Which tree, and the first thing that is not the same.
     pub what: String,
-    /// Arguments of `writepath crash` that show the state; empty: the kernel's own run.
+    /// Arguments of `writepath crash show` that show the state; empty: the kernel's own run.
     pub replay: String,
 }
 
@@ -311,12 +311,12 @@ impl<'a> Comparing<'a> {
             }
             let units: Vec<String> = lost.iter().map(usize::to_string).collect();
             let replay = format!(
-                "{} --fs {} --size {}M --trimmed --first {n} --state {frame}{}{}",
+                "{} {frame}{}{} --fs {} --size {}M --trimmed --first {n}",
                 path.shown(),
+                if lost.is_empty() { "" } else { ":" },
+                units.join(","),
                 fs_of(config),
                 bytes(config) >> 20,
-                if lost.is_empty() { "" } else { ":" },
-                units.join(",")
             );
             let (row, task) = (self.out.rows.len() - 1, image(medium, played.partition));
             self.waiting.push(Tree { row, program: name, config, task, ours, replay });

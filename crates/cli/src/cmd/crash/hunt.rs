@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_campaign::{
-    Campaign, Findings, Found, KnownFailure, KnownFailures, Source, Stage, Watch, load_campaign,
-    resume, save_campaign,
+    Campaign, Findings, Found, KnownFailure, KnownFailures, Stage, Watch, load_campaign, resume,
+    save_campaign,
 };
 use wp_machine::host::{Output, Shape};
 
-use super::key::{build, is_hidden, key};
-use super::{Args, limit, reduced, report};
+use super::key::{build, key};
+use super::plan::{Effort, Keep, One, Wrong};
+use super::reduced::{self, Reduced};
+use super::report;
+use super::setup::Exploration;
 use crate::output::{Exit, Out};
 use crate::outputs;
 use crate::progress::{Progress, time};
@@ -45,14 +48,14 @@ fn size(stage: &Stage, seconds: f64) -> String {
 }
 
 struct Hunt<'a> {
-    a: &'a Args,
-    c: &'a Campaign,
+    x: &'a Exploration<'a>,
+    keep: &'a Keep,
+    effort: &'a Effort,
     out: &'a Out,
     key: String,
     build: String,
     stop: &'a AtomicBool,
     start: Instant,
-    limit: Option<Duration>,
     shown: Progress,
     /// Has the size of a long program been told?
     sized: AtomicBool,
@@ -60,7 +63,110 @@ struct Hunt<'a> {
     failed: Mutex<Option<std::io::Error>>,
 }
 
-impl Hunt<'_> {
+impl<'a> Hunt<'a> {
+    fn new(
+        x: &'a Exploration,
+        keep: &'a Keep,
+        effort: &'a Effort,
+        stop: &'a AtomicBool,
+        out: &'a Out,
+    ) -> Hunt<'a> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "progress, the budget and rates are of the host"
+        )]
+        let start = Instant::now();
+        Hunt {
+            x,
+            keep,
+            effort,
+            out,
+            key: key(x, keep.state_file.is_some()),
+            build: build(),
+            stop,
+            start,
+            shown: Progress::new("crash"),
+            sized: AtomicBool::new(false),
+            saved: Mutex::new(start),
+            failed: Mutex::new(None),
+        }
+    }
+
+    /// What was found before: nothing, or what the state file has. Errors: it is of another
+    /// campaign or build, and that was told.
+    fn before(&self) -> Result<Findings, ExitCode> {
+        let Some(path) = &self.keep.state_file else {
+            return Ok(Findings::before(&self.x.campaign));
+        };
+        let fails = |what: &str| {
+            let what = format!("{}: {what}", path.shown());
+            Err(self.out.fail(Exit::Usage, "state-file", &what, "name another --state-file"))
+        };
+        match load_campaign(path, &self.key, &self.build) {
+            Ok(None) => Ok(Findings::before(&self.x.campaign)),
+            Ok(Some((_, true))) => fails("written by another build of writepath"),
+            Ok(Some((f, false))) => {
+                self.out.note(&format!("{}: resumes with program {}", path.shown(), f.done));
+                self.out.line(&json!({ "kind": "resumed", "done": f.done }));
+                Ok(f)
+            }
+            Err(e) => fails(&e.to_string()),
+        }
+    }
+
+    /// Goes on from `before`. Errors: nothing came of it, and that was told.
+    fn explore(&self, before: Findings) -> Result<Findings, ExitCode> {
+        let (c, out) = (&self.x.campaign, self.out);
+        // Until then nothing of it is this run's.
+        self.shown.at(before.done - c.programs.0, c.programs.1 - c.programs.0, "programs");
+        let findings = self.with_command(|| {
+            let watch = Watch {
+                step: &|f, new| self.step(f, new),
+                abandon: &|| self.is_over(),
+                at: &|stage| self.at(stage),
+            };
+            resume(c, self.effort.workers, before, &watch)
+        });
+        if let Some(path) = &self.keep.state_file {
+            self.save(path, &findings);
+            if let Some(e) = self.failed.lock().unwrap_or_else(|e| e.into_inner()).take() {
+                return Err(out.host_error(path, &e));
+            }
+        }
+        if let Some(e) = c.command.as_ref().and_then(|c| c.error()) {
+            return Err(out.fail(Exit::HostIo, "check", &e, "the command could not be run"));
+        }
+        match unexplored(c, &findings) {
+            Some(why) => Err(out.fail(why.exit, "not-explored", &why.message, why.help)),
+            None => Ok(findings),
+        }
+    }
+
+    /// Minimises failures in the time that is left.
+    fn reduce(&self, findings: &Findings) -> Result<Vec<Reduced>, ExitCode> {
+        if self.stop.load(Ordering::SeqCst) {
+            return Ok(Vec::new());
+        }
+        let until = || !self.is_over();
+        self.with_command(|| reduced::all(self.x, self.keep, &findings.found, &until, self.out))
+    }
+
+    /// What an exploration comes to.
+    fn exit(&self, f: &Findings) -> Exit {
+        if self.stop.load(Ordering::SeqCst) {
+            Exit::Interrupted
+        } else if f.is_broken() {
+            Exit::No
+        } else if f.done < self.x.campaign.programs.1 {
+            // The budget is over, and what was not explored may break a rule.
+            Exit::Interrupted
+        } else if does_less(self.x, f) {
+            Exit::Simulated
+        } else {
+            Exit::Ok
+        }
+    }
+
     fn save(&self, path: &Path, f: &Findings) {
         if let Err(e) = save_campaign(path, &self.key, &self.build, f) {
             let mut failed = self.failed.lock().unwrap_or_else(|e| e.into_inner());
@@ -71,19 +177,20 @@ impl Hunt<'_> {
     /// After each chunk.
     fn step(&self, f: &Findings, new: &[Found]) -> bool {
         for found in new {
-            self.out.line(&report::failure(self.a, self.c, found));
+            self.out.line(&report::failure(self.x, found));
         }
-        let all = self.c.programs.1 - self.c.programs.0;
-        let done = f.done - self.c.programs.0;
+        let c = &self.x.campaign;
+        let all = c.programs.1 - c.programs.0;
+        let done = f.done - c.programs.0;
         self.out.line(&json!({
-            "kind": "progress", "done": f.done, "programs": [self.c.programs.0, self.c.programs.1],
+            "kind": "progress", "done": f.done, "programs": [c.programs.0, c.programs.1],
             "raw_states": f.totals.raw, "distinct_states": f.totals.distinct,
             "broken": f.totals.broken.iter().sum::<u64>(),
         }));
         let (states, recoveries) = (f.totals.raw, f.totals.distinct);
         let text = format_args!("programs, {states} states, {recoveries} recoveries");
         self.shown.at(done, all, text);
-        if let Some(path) = &self.a.state_file {
+        if let Some(path) = &self.keep.state_file {
             let mut saved = self.saved.lock().unwrap_or_else(|e| e.into_inner());
             if saved.elapsed() > SAVE_EVERY {
                 self.save(path, f);
@@ -93,16 +200,17 @@ impl Hunt<'_> {
             }
         }
         let failed = self.failed.lock().unwrap_or_else(|e| e.into_inner()).is_some()
-            || self.c.command.as_ref().is_some_and(|c| c.error().is_some());
+            || c.command.as_ref().is_some_and(|c| c.error().is_some());
         !failed && !self.is_over()
     }
 
     /// How far a program is. Of one alone that is all the progress there is.
     fn at(&self, stage: &Stage) {
-        if self.c.programs.1 - self.c.programs.0 > 1 {
+        let c = &self.x.campaign;
+        if c.programs.1 - c.programs.0 > 1 {
             return;
         }
-        let checks = match self.c.command.as_ref().map(|command| command.runs()) {
+        let checks = match c.command.as_ref().map(|command| command.runs()) {
             Some(r) => format!(", {} of {} trees checked", r.runs, r.runs + r.waiting),
             None => String::new(),
         };
@@ -116,7 +224,7 @@ impl Hunt<'_> {
 
     /// Does `work`, and ends a command of the user that runs when all is to stop.
     fn with_command<T>(&self, work: impl FnOnce() -> T) -> T {
-        match &self.c.command {
+        match &self.x.campaign.command {
             Some(command) => command.end_when(&|| self.is_over(), work),
             None => work(),
         }
@@ -124,131 +232,41 @@ impl Hunt<'_> {
 
     /// Has it been interrupted, or is its time over?
     fn is_over(&self) -> bool {
-        let in_time = self.limit.is_none_or(|l| self.start.elapsed() < l);
+        let in_time = self.effort.limit.is_none_or(|l| self.start.elapsed() < l);
         self.stop.load(Ordering::Relaxed) || !in_time
     }
 }
 
-/// Runs it.
-pub(super) fn run(a: &Args, c: &Campaign, out: &Out) -> ExitCode {
-    let limit = match limit(a, out) {
-        Ok(limit) => limit,
-        Err(exit) => return exit,
-    };
-    let accepted = match outputs(a, out) {
-        Ok(accepted) => accepted,
-        Err(exit) => return exit,
-    };
-    if let (Some(command), Some(_)) = (a.check_cmd.as_ref().or(a.checker.as_ref()), &a.state_file)
-        && is_hidden(command)
-    {
-        let what =
-            "--check: the shell expands a part of it, so that a change of its files is not seen";
-        let help = "with --state-file name files as they are: --check 'sh ./check.sh'";
-        return out.fail(Exit::Usage, "check", what, help);
-    }
-    let (key, build) = (key(a, c), build());
-    let mut findings = Findings::before(c);
-    if let Some(path) = &a.state_file {
-        match load_campaign(path, &key, &build) {
-            Ok(None) => {}
-            Ok(Some((_, true))) => {
-                let what = format!("{}: written by another build of writepath", path.shown());
-                return out.fail(Exit::Usage, "state-file", &what, "name another --state-file");
-            }
-            Ok(Some((f, false))) => {
-                out.note(&format!("{}: resumes with program {}", path.shown(), f.done));
-                out.line(&json!({ "kind": "resumed", "done": f.done }));
-                findings = f;
-            }
-            Err(e) => {
-                let what = format!("{}: {e}", path.shown());
-                return out.fail(Exit::Usage, "state-file", &what, "name another --state-file");
-            }
-        }
-    }
+/// Runs it. Errors: the exit code, after saying why.
+pub(super) fn run(plan: One, out: &Out) -> Result<ExitCode, ExitCode> {
+    let One { setup, programs, effort, keep } = plan;
+    let programs = programs.recorded(&setup.bench, keep.state_file.as_deref(), out)?;
+    let x = setup.exploration(&programs).map_err(|e| Wrong::from(e).told(out))?;
+    let c = &x.campaign;
+    let accepted = outputs(&keep, out)?;
     let stop = out.interrupt();
-    #[expect(clippy::disallowed_methods, reason = "progress, the budget and rates are of the host")]
-    let start = Instant::now();
-    let before = findings.totals.raw;
-    let hunt = Hunt {
-        a,
-        c,
-        out,
-        key,
-        build,
-        stop: &stop,
-        start,
-        limit,
-        shown: Progress::new("crash"),
-        sized: AtomicBool::new(false),
-        saved: Mutex::new(start),
-        failed: Mutex::new(None),
-    };
-    let distinct = findings.totals.distinct;
-    // Until then nothing of it is this run's.
-    hunt.shown.at(findings.done - c.programs.0, c.programs.1 - c.programs.0, "programs");
-    let findings = hunt.with_command(|| {
-        let watch = Watch {
-            step: &|f, new| hunt.step(f, new),
-            abandon: &|| hunt.is_over(),
-            at: &|stage| hunt.at(stage),
-        };
-        resume(c, a.workers(), findings, &watch)
-    });
-    let seconds = start.elapsed().as_secs_f64();
-    if let Some(path) = &a.state_file {
-        hunt.save(path, &findings);
-        if let Some(e) = hunt.failed.lock().unwrap_or_else(|e| e.into_inner()).take() {
-            return out.host_error(path, &e);
-        }
+    let hunt = Hunt::new(&x, &keep, &effort, &stop, out);
+    let before = hunt.before()?;
+    let (raw, distinct) = (before.totals.raw, before.totals.distinct);
+    let findings = hunt.explore(before)?;
+    let seconds = hunt.start.elapsed().as_secs_f64();
+    let least = hunt.reduce(&findings)?;
+    if let Some(file) = accepted {
+        accept(&x, &findings, file, out)?;
     }
-    if let Some(e) = c.command.as_ref().and_then(|c| c.error()) {
-        return out.fail(Exit::HostIo, "check", &e, "the command could not be run");
-    }
-    if let Some(why) = unexplored(c, &findings) {
-        return out.fail(why.exit, "not-explored", &why.message, why.help);
-    }
-    let mut least = Vec::new();
-    if !stop.load(Ordering::SeqCst) {
-        // What comes before a life is not made smaller.
-        let has_lives = matches!(c.source, Source::Lives(_));
-        let wanted = if has_lives { 0 } else { a.minimise.unwrap_or(1) };
-        // What was found is reduced in the time that is left of the budget.
-        let until = || !hunt.is_over();
-        match hunt.with_command(|| reduced::all(a, c, &findings.found, wanted, &until, out)) {
-            Ok(found) => least = found,
-            Err(e) => return e,
-        }
-    }
-    if let Some(file) = accepted
-        && let Err(exit) = accept(a, c, &findings, file, out)
-    {
-        return exit;
-    }
-    let speed = report::Speed {
+    let unfinished = findings.unfinished.as_ref().map_or(0, |u| u.totals.distinct);
+    let session = report::Session {
         seconds,
-        raw: findings.explored() - before,
-        distinct: findings.totals.distinct - distinct
-            + findings.unfinished.as_ref().map_or(0, |u| u.totals.distinct),
+        raw: findings.explored() - raw,
+        distinct: findings.totals.distinct - distinct + unfinished,
+        workers: effort.workers,
+        resumes: keep.state_file.is_some(),
     };
-    let text = report::text(a, c, &findings, &least, &speed);
-    let exit = if stop.load(Ordering::SeqCst) {
-        Exit::Interrupted
-    } else if findings.is_broken() {
-        Exit::No
-    } else if findings.done < c.programs.1 {
-        // The budget is over, and what was not explored may break a rule.
-        Exit::Interrupted
-    } else if does_less(a, &findings) {
-        Exit::Simulated
-    } else {
-        Exit::Ok
-    };
+    let text = report::text(&x, &findings, &least, &session);
     let minimised: Vec<Value> = least.iter().map(|l| l.document(c)).collect();
-    let mut document = report::document(a, c, &findings);
+    let mut document = report::document(&x, &findings);
     document["minimised"] = json!(minimised);
-    out.last_line(exit, &document, &text)
+    Ok(out.last_line(hunt.exit(&findings), &document, &text))
 }
 
 /// Why a campaign has explored nothing that its user asked for.
@@ -276,22 +294,21 @@ pub(super) fn unexplored(c: &Campaign, f: &Findings) -> Option<Unexplored> {
 
 /// Did the programs do less than they ask for? A fio job has no call that may fail; a program of
 /// its user may, unless it says with what.
-pub(super) fn does_less(a: &Args, f: &Findings) -> bool {
+pub(super) fn does_less(x: &Exploration, f: &Findings) -> bool {
     let unmet = f.calls.unmet > 0;
-    let is_job = Path::new(&a.programs).extension().is_some_and(|e| e == "fio");
-    unmet || is_job && f.calls.failed > 0 || f.unplayed().is_some()
+    unmet || x.programs.is_job() && f.calls.failed > 0 || f.unplayed().is_some()
 }
 
 /// Writes what was found, and what was known before, as a list of known failures.
-fn accept(a: &Args, c: &Campaign, f: &Findings, file: Output, out: &Out) -> Result<(), ExitCode> {
-    let setting = super::setting(a);
-    let known = c.known.entries().map(|(e, _)| e.clone());
+fn accept(x: &Exploration, f: &Findings, file: Output, out: &Out) -> Result<(), ExitCode> {
+    let (setting, word) = (x.setup.words.line(), x.programs.word());
+    let known = x.campaign.known.entries().map(|(e, _)| e.clone());
     let new = f.places.iter().map(|((rule, path), states)| KnownFailure {
         rule: rule.name().to_owned(),
         path: Some(path.clone()),
         seen: None,
         setting: Some(setting.clone()),
-        why: format!("found in {states} states of `{}`; reason not yet given", a.programs),
+        why: format!("found in {states} states of `{word}`; reason not yet given"),
     });
     let all: Vec<KnownFailure> = known.chain(new).collect();
     let text = KnownFailures::write(&all).map_err(std::io::Error::other);
@@ -301,17 +318,17 @@ fn accept(a: &Args, c: &Campaign, f: &Findings, file: Output, out: &Out) -> Resu
 
 /// Tries what is written in the end, and begins the list of what was found: a new file, or that of
 /// `--known`.
-fn outputs(a: &Args, out: &Out) -> Result<Option<Output>, ExitCode> {
-    if let Some(path) = &a.state_file {
+fn outputs(keep: &Keep, out: &Out) -> Result<Option<Output>, ExitCode> {
+    if let Some(path) = &keep.state_file {
         // An existing file is read and checked when the hunt resumes from it.
         outputs::forced(path, (Shape::Text, true), "", out)?;
     }
-    if let Some(dir) = &a.reproducer {
+    if let Some(dir) = &keep.reproducer {
         outputs::folder(dir, out)?;
     }
-    let Some(path) = &a.accept else { return Ok(None) };
+    let Some(path) = &keep.accept else { return Ok(None) };
     let real = |path: &Path| path.canonicalize().ok();
-    let is_known = a.known.as_deref().is_some_and(|known| real(known) == real(path));
+    let is_known = keep.known.as_deref().is_some_and(|known| real(known) == real(path));
     let help = "name a new file, or that of --known";
     outputs::forced(path, (Shape::Text, is_known), help, out).map(Some)
 }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use wp_campaign::{Campaign, Source};
+use wp_campaign::{Source, line};
 use wp_machine::host::program;
 
-use super::{Args, report};
+use super::setup::Exploration;
 
 /// Bytes of a digest that a key shows: 64 bits tell two files of one user apart.
 const SHOWN: usize = 8;
@@ -22,21 +22,18 @@ fn digest_of(path: &Path) -> std::io::Result<String> {
     Ok(hash.finalize().iter().take(SHOWN).map(|b| format!("{b:02x}")).collect())
 }
 
-/// May files that a command needs be others than those that [`files_of`] finds? The shell expands
-/// these.
-pub(super) fn is_hidden(command: &str) -> bool {
-    command.contains(['$', '~', '`', '*', '?', '['])
-}
-
 /// All that the findings depend on, and nothing else.
-pub(super) fn key(a: &Args, c: &Campaign) -> String {
-    let mut t = report::arguments(a, c);
+///
+/// `is_resumed`: a later run has to know whether the user's command has changed.
+pub(super) fn key(x: &Exploration, is_resumed: bool) -> String {
+    let c = &x.campaign;
+    let mut t = format!("{}{} {}", x.programs.quoted(), x.generator(), line::arguments(c));
     t += &format!(
-        " --first {} --end {} --complete {} --samples {}",
-        c.programs.0, c.programs.1, c.plan.complete, c.plan.samples
+        " --first {} --end {} --complete {} --samples {} --mounts {}",
+        c.programs.0, c.programs.1, c.plan.complete, c.plan.samples, c.mounts
     );
-    if let Some(most) = a.max_states {
-        t += &format!(" --max-states {most}");
+    if c.plan.most < u64::MAX {
+        t += &format!(" --max-states {}", c.plan.most);
     }
     if c.after_acks > 0 {
         t += &format!(" --after-acks {}", c.after_acks);
@@ -58,11 +55,10 @@ pub(super) fn key(a: &Args, c: &Campaign) -> String {
     for (entry, here) in c.known.entries() {
         t += &format!(" known {} {here}", digest(format!("{entry:?}").as_bytes()));
     }
-    if let Some(command) = a.check_cmd.as_ref().or(a.checker.as_ref()) {
-        let option = if a.checker.is_some() { "--checker" } else { "--check" };
-        t += &format!(" {option} {command} {} {}", a.check_image, a.check_timeout);
-        // What it names is read only where a later run has to know whether it has changed.
-        let files = if a.state_file.is_some() { files_of(command) } else { Vec::new() };
+    if let Some(check) = &x.setup.check {
+        t += &check.key();
+        // What it names is read only where that says something.
+        let files = if is_resumed { files_of(&check.line) } else { Vec::new() };
         for (word, path) in files {
             let held = digest_of(&path).unwrap_or_else(|e| e.to_string());
             t += &format!(" {word}={held}");

@@ -2,51 +2,22 @@
 
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use wp_campaign::{Campaign, Findings, Source, Speed, Watch, resume, speed};
+use wp_campaign::{Campaign, Findings, Source, Speed, Stage, Watch, resume, speed};
 use wp_crash::{Rule, Totals};
 use wp_machine::MachineError;
 
 use super::hunt::{does_less, unexplored};
-use super::{Args, campaign, limit, report};
+use super::plan::{Effort, Modes, Wrong};
+use super::report;
+use super::setup::{Exploration, Words};
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
 
 const LINE: &str = "a string takes it";
-
-/// The file systems as `--fs` has them: what was given, but each era and mode.
-fn modes(fs: &str) -> Result<Vec<String>, String> {
-    let (entry, given) = crate::cmd::file_system(fs)?;
-    if entry.held.is_empty() || entry.modes.is_empty() {
-        return Err(format!("--every-mode: no kernel version of {} was validated", entry.name));
-    }
-    let replaced: Vec<&str> =
-        entry.modes.iter().flat_map(|m| m.split(',')).filter_map(|o| o.split('=').next()).collect();
-    let kept = given.given().filter(|(k, _)| *k != "era" && !replaced.contains(k));
-    let kept: String = kept.map(|(k, v)| format!(",{k}={v}")).collect();
-    let of = |era: &str, mode: &str| {
-        let comma = if mode.is_empty() { "" } else { "," };
-        format!("{},era={era}{kept}{comma}{mode}", entry.name)
-    };
-    Ok(entry.held.iter().flat_map(|era| entry.modes.iter().map(|m| of(era, m))).collect())
-}
-
-/// What is explored on each file system.
-fn campaigns(a: &Args) -> Result<Vec<(Args, Campaign)>, String> {
-    let named = a.file_systems.iter().map(|fs| match a.every_mode {
-        true => modes(fs),
-        false => Ok(vec![fs.clone()]),
-    });
-    let all: Vec<String> = named.collect::<Result<Vec<_>, _>>()?.concat();
-    let of = |fs: String| {
-        let a = Args { fs, ..a.clone() };
-        campaign(&a).map(|c| (a, c))
-    };
-    all.into_iter().map(of).collect()
-}
 
 /// How quick the program is there; `None` of several programs, and of one whose calls run together
 /// or meet a device that fails.
@@ -129,67 +100,78 @@ fn verdict(all: &Totals, is_whole: bool) -> String {
     }
 }
 
-/// Runs the campaign in each. Exit 1 if a rule is broken in any.
-pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
-    let campaigns = match campaigns(a) {
-        Ok(c) => c,
-        Err(e) => return out.fail(Exit::Usage, "crash", &e, super::hint(a)),
-    };
-    let limit = match limit(a, out) {
-        Ok(limit) => limit,
-        Err(exit) => return exit,
-    };
-    let stop = out.interrupt();
-    let mut left: Vec<&str> = campaigns.iter().map(|(a, _)| a.fs.as_str()).collect();
-    #[expect(clippy::disallowed_methods, reason = "what it took is of the host")]
-    let start = Instant::now();
-    let (mut less, mut is_whole) = (false, true);
-    let (mut documents, mut all) = (Vec::new(), Totals::default());
-    let mut table: Option<Table> = None;
-    for (a, c) in &campaigns {
+/// What became of all so far.
+struct Results {
+    table: Option<Table>,
+    documents: Vec<Value>,
+    totals: Totals,
+    /// Did programs do less than they ask for?
+    is_less: bool,
+    /// Was everything explored?
+    is_whole: bool,
+}
+
+/// What is done with each file system.
+struct Each<'a> {
+    effort: &'a Effort,
+    stop: &'a AtomicBool,
+    /// All of them.
+    names: Vec<&'a str>,
+    out: &'a Out,
+}
+
+impl Each<'_> {
+    /// Explores one; `None`: it was interrupted. Errors: nothing came of it, and that was told.
+    fn explore(&self, x: &Exploration) -> Result<Option<(Option<Speed>, Findings)>, ExitCode> {
+        let (c, out) = (&x.campaign, self.out);
+        let fs = &x.setup.words.fs;
         let live = Progress::new("crash");
-        live.say(format_args!("{}", a.fs));
-        let speed = match speed_of(c) {
-            Ok(speed) => speed,
-            Err(e) => return out.machine_error(&e),
-        };
+        live.say(format_args!("{fs}"));
+        let speed = speed_of(c).map_err(|e| out.machine_error(&e))?;
         #[expect(clippy::disallowed_methods, reason = "the budget is of the host")]
         let begun = Instant::now();
-        let go_on = || !stop.load(Ordering::Relaxed) && limit.is_none_or(|l| begun.elapsed() < l);
-        let at = |stage: &wp_campaign::Stage| {
-            live.at(stage.points, stage.of_points, format_args!("crash points, {}", a.fs));
+        let in_time = || self.effort.limit.is_none_or(|l| begun.elapsed() < l);
+        let go_on = || !self.stop.load(Ordering::Relaxed) && in_time();
+        let at = |stage: &Stage| {
+            live.at(stage.points, stage.of_points, format_args!("crash points, {fs}"));
         };
         let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on(), at: &at };
-        let explore = || resume(c, a.workers(), Findings::before(c), &watch);
+        let explore = || resume(c, self.effort.workers, Findings::before(c), &watch);
         let f = match &c.command {
             Some(command) => command.end_when(&|| !go_on(), explore),
             None => explore(),
         };
         drop(live);
-        if stop.load(Ordering::SeqCst) {
-            break;
+        if self.stop.load(Ordering::SeqCst) {
+            return Ok(None);
         }
         // A version without a call leaves out the sequences that have it.
         if let Some((n, why)) = f.unplayed() {
-            let why = format!("{}: program {n} could not run: {why}", a.fs);
-            return out.fail(Exit::Usage, "crash", &why, "see --fs and --size");
+            let why = format!("{fs}: program {n} could not run: {why}");
+            return Err(out.fail(Exit::Usage, "crash", &why, "see --fs and --size"));
         }
         if let Some(e) = c.command.as_ref().and_then(|c| c.error()) {
-            return out.fail(Exit::HostIo, "check", &e, "the command could not be run");
+            return Err(out.fail(Exit::HostIo, "check", &e, "the command could not be run"));
         }
         if let Some(why) = unexplored(c, &f) {
-            let message = format!("{}: {}", a.fs, why.message);
-            return out.fail(why.exit, "not-explored", &message, why.help);
+            let message = format!("{fs}: {}", why.message);
+            return Err(out.fail(why.exit, "not-explored", &message, why.help));
         }
-        less |= does_less(a, &f);
-        let is_done = f.done >= c.programs.1;
-        is_whole &= is_done;
-        let explored = report::explored(&f);
-        let table = table.get_or_insert_with(|| Table::new(&left, speed.is_some()));
-        table.row(&a.fs, speed.as_ref(), &explored, &verdict(&explored, is_done));
+        Ok(Some((speed, f)))
+    }
+
+    /// Adds one to the results.
+    fn add(&self, all: &mut Results, x: &Exploration, speed: Option<&Speed>, f: &Findings) {
+        let fs = &x.setup.words.fs;
+        all.is_less |= does_less(x, f);
+        let is_done = f.done >= x.campaign.programs.1;
+        all.is_whole &= is_done;
+        let explored = report::explored(f);
+        let table = all.table.get_or_insert_with(|| Table::new(&self.names, speed.is_some()));
+        table.row(fs, speed, &explored, &verdict(&explored, is_done));
         // What the calls of one program answer, and a file system may lack some.
         if speed.is_some() {
-            table.text += &report::calls(a, c, &f);
+            table.text += &report::calls(x, f);
         }
         let unfinished = f.unfinished.iter().flat_map(|u| &u.found);
         for rule in Rule::ALL.into_iter().filter(|r| explored.broken[*r as usize] > 0) {
@@ -201,43 +183,80 @@ pub(super) fn run(a: &Args, out: &Out) -> ExitCode {
             let what = what.unwrap_or_default();
             writeln!(table.text, "  {} in {states} states: {what}", rule.name()).expect(LINE);
         }
-        let mut document = report::document(a, c, &f);
-        document["fs"] = json!(a.fs);
-        document["speed"] = json!(speed.as_ref().map(speed_document));
-        out.line(&document);
-        documents.push(document);
-        all.add(&explored);
-        left.remove(0);
+        let mut document = report::document(x, f);
+        document["fs"] = json!(fs);
+        document["speed"] = json!(speed.map(speed_document));
+        self.out.line(&document);
+        all.documents.push(document);
+        all.totals.add(&explored);
     }
-    let mut t = table.map_or_else(String::new, |t| t.text);
-    let (n, seconds) = (documents.len(), start.elapsed().as_secs_f64());
-    let (states, distinct) = (all.raw, all.distinct);
-    writeln!(
-        t,
-        "{n} file systems on {} ({} crash states): {states} states, {distinct} distinct, \
-         {seconds:.1} s, {} threads",
-        a.device,
-        a.space,
-        a.workers()
-    )
-    .expect(LINE);
-    let exit = match all.broken.iter().all(|n| *n == 0) {
+}
+
+/// Runs the campaign in each. Exit 1 if a rule is broken in any.
+pub(super) fn run(plan: Modes, out: &Out) -> Result<ExitCode, ExitCode> {
+    let Modes { setups, programs, effort } = plan;
+    let first = setups.first().expect("a file system has a default");
+    let programs = programs.recorded(&first.bench, None, out)?;
+    let all: Result<Vec<_>, String> = setups.iter().map(|s| s.exploration(&programs)).collect();
+    let all = all.map_err(|e| Wrong::from(e).told(out))?;
+    let stop = out.interrupt();
+    let names: Vec<&str> = setups.iter().map(|s| s.words.fs.as_str()).collect();
+    let each = Each { effort: &effort, stop: &stop, names, out };
+    let mut results = Results {
+        table: None,
+        documents: Vec::new(),
+        totals: Totals::default(),
+        is_less: false,
+        is_whole: true,
+    };
+    #[expect(clippy::disallowed_methods, reason = "what it took is of the host")]
+    let start = Instant::now();
+    for x in &all {
+        let Some((speed, f)) = each.explore(x)? else { break };
+        each.add(&mut results, x, speed.as_ref(), &f);
+    }
+    let left = &each.names[results.documents.len()..];
+    let exit = match results.totals.broken.iter().all(|n| *n == 0) {
         _ if !left.is_empty() => Exit::Interrupted,
         false => Exit::No,
         // What was not explored may break a rule.
-        true if !is_whole => Exit::Interrupted,
-        true if less => Exit::Simulated,
+        true if !results.is_whole => Exit::Interrupted,
+        true if results.is_less => Exit::Simulated,
         true => Exit::Ok,
     };
+    let t = summary(&results, (&first.words, &effort), start.elapsed().as_secs_f64(), left);
+    let totals = &results.totals;
+    let broken: u64 = totals.broken.iter().sum();
+    let summary = json!({
+        "schema": "writepath.crash.modes/1", "kind": "summary", "programs": totals.programs,
+        "raw_states": totals.raw, "distinct_states": totals.distinct, "broken": broken,
+        "modes": results.documents, "not_tried": left,
+    });
+    Ok(out.last_line(exit, &summary, &t))
+}
+
+/// The table, and what all came to.
+fn summary(
+    all: &Results,
+    (words, effort): (&Words, &Effort),
+    seconds: f64,
+    left: &[&str],
+) -> String {
+    let mut t = all.table.as_ref().map_or_else(String::new, |t| t.text.clone());
+    writeln!(
+        t,
+        "{} file systems on {} ({} crash states): {} states, {} distinct, {seconds:.1} s, {} threads",
+        all.documents.len(),
+        words.device,
+        words.space,
+        all.totals.raw,
+        all.totals.distinct,
+        effort.workers
+    )
+    .expect(LINE);
     if let Some(next) = left.first() {
         let which = left.join(" ");
         writeln!(t, "interrupted; not tried: {which}; go on with --fs {next}").expect(LINE);
     }
-    let broken: u64 = all.broken.iter().sum();
-    let summary = json!({
-        "schema": "writepath.crash.modes/1", "kind": "summary", "programs": all.programs,
-        "raw_states": all.raw, "distinct_states": all.distinct, "broken": broken,
-        "modes": documents, "not_tried": left,
-    });
-    out.last_line(exit, &summary, &t)
+    t
 }

@@ -4,29 +4,28 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_campaign::bugs::{Bug, Cause, affected, cause as cause_of};
+use wp_campaign::bugs::{Cause, cause as cause_of};
 use wp_campaign::{
-    Bounds, Campaign, Cut, Findings, Found, Minimal, Reproducer, Source, Watch,
-    line as command_line, minimise, play, resume, write_reproducer,
+    Bounds, Campaign, Cut, Found, Minimal, Reproducer, Source, line as command_line, minimise,
+    play, write_reproducer,
 };
 use wp_crash::Rule;
 use wp_machine::MachineError;
 use wp_workload::program::Step;
 
-use super::{Args, report};
-use crate::output::{Exit, Out};
+use super::plan::Keep;
+use super::report;
+use super::setup::Exploration;
+use crate::output::Out;
 use crate::progress::Progress;
 
 const LINE: &str = "a string takes it";
 /// How long known bugs are tried for, with the minimising before.
 const CAUSE: Duration = Duration::from_secs(60);
-/// What is small: calls, lost units, seconds (`crash.md`, section 7.6).
-const GOAL: (usize, usize, f64) = (5, 3, 30.0);
 
 /// Steps of a program up to which all are shown, and how many of a longer one.
 const STEPS_WHOLE: usize = 200;
@@ -51,17 +50,17 @@ pub(super) struct Reduced {
     first: Found,
     /// Calls of the program that it comes from.
     calls: usize,
-    minimal: Option<Minimal>,
+    pub(super) minimal: Option<Minimal>,
     /// The known bugs that it comes from.
     cause: Option<Cause>,
     /// The writes that are lost, of the program of a host: it may be too long to be read.
     lost: Vec<String>,
-    seconds: f64,
+    pub(super) seconds: f64,
     reproducer: Option<PathBuf>,
 }
 
 impl Reduced {
-    fn of(
+    pub(super) fn of(
         c: &Campaign,
         found: &Found,
         go_on: &(dyn Fn() -> bool + Sync),
@@ -142,7 +141,7 @@ impl Reduced {
             let is_one = if ids.len() == 1 { "known bug" } else { "known bugs, all of them" };
             writeln!(t, "  {is_one}: {} (not with {options})", ids.join(", ")).expect(LINE);
             for bug in bugs {
-                writeln!(t, "    {}: {}; crash --bug {0}", bug.id, bug.what).expect(LINE);
+                writeln!(t, "    {}: {}; crash bug {0}", bug.id, bug.what).expect(LINE);
             }
         }
         if let Some(dir) = &self.reproducer {
@@ -173,12 +172,13 @@ impl Reduced {
         doc
     }
 
-    fn is_small(&self) -> bool {
-        let Some(m) = &self.minimal else { return false };
-        m.calls <= GOAL.0 && m.lost() <= GOAL.1 && self.seconds <= GOAL.2
-    }
-
-    fn write(&mut self, a: &Args, c: &Campaign, dir: &Path, out: &Out) -> Result<(), ExitCode> {
+    /// Writes what shows it without us. `fs`: the file system of the campaign, as options say it.
+    pub(super) fn write(
+        &mut self,
+        (c, fs): (&Campaign, &str),
+        dir: &Path,
+        out: &Out,
+    ) -> Result<(), ExitCode> {
         let Some(m) = &self.minimal else { return Ok(()) };
         let played = play(&c.bench, &m.program).map_err(|e| out.machine_error(&e))?;
         let history = Rc::new(c.space.history(&played));
@@ -195,7 +195,7 @@ impl Reduced {
             program: &m.program,
             violation: Some(&m.found.violation),
             replay: &self.replay(c),
-            fs: &a.fs,
+            fs,
         };
         let written = write_reproducer(dir, &reproducer);
         written.map_err(|e| out.host_error(dir, &e))?;
@@ -204,15 +204,17 @@ impl Reduced {
     }
 }
 
-/// The first `wanted` failures of each rule. Errors: the exit code, after saying why.
+/// The first failures of each rule, as many as are wanted. Errors: the exit code, after saying why.
 pub(super) fn all(
-    a: &Args,
-    c: &Campaign,
+    x: &Exploration,
+    keep: &Keep,
     found: &[Found],
-    wanted: usize,
     go_on: &(dyn Fn() -> bool + Sync),
     out: &Out,
 ) -> Result<Vec<Reduced>, ExitCode> {
+    let c = &x.campaign;
+    // What comes before a life is not made smaller.
+    let wanted = if matches!(c.source, Source::Lives(_)) { 0 } else { keep.minimise };
     let mut least = Vec::new();
     for rule in Rule::ALL {
         // What a mount comes to is not in the state that it mounts.
@@ -228,120 +230,13 @@ pub(super) fn all(
             ));
             let mut l = Reduced::of(c, found, go_on, out)?;
             drop(live);
-            if let Some(dir) = &a.reproducer {
-                l.write(a, c, &dir.join(format!("{}-{n}", rule.name())), out)?;
+            if let Some(dir) = &keep.reproducer {
+                let dir = dir.join(format!("{}-{n}", rule.name()));
+                l.write((c, &x.setup.words.fs), &dir, out)?;
             }
             out.line(&l.document(c));
             least.push(l);
         }
     }
     Ok(least)
-}
-
-/// Failures of known bugs, `n` of each from different programs: how small do they become? Exit 1 if
-/// fewer than nine in ten become small.
-pub(super) fn bugs(a: &Args, wanted: &[&Bug], n: usize, stop: &AtomicBool, out: &Out) -> ExitCode {
-    let mut t = String::new();
-    writeln!(
-        t,
-        "{:<5} {:<17} {:>8} {:>6}  {:>14} {:>15} {:>13}",
-        "bug", "rule", "failures", "small", "calls", "lost writes", "seconds"
-    )
-    .expect(LINE);
-    let mut documents = Vec::new();
-    let (mut small, mut of) = (0, 0);
-    let mut examples = String::new();
-    let mut left: Vec<&str> = wanted.iter().map(|b| b.id).collect();
-    let mut is_found = true;
-    for bug in wanted {
-        if stop.load(Ordering::SeqCst) {
-            break;
-        }
-        let (campaign, rule) = match affected(bug) {
-            Ok(x) => x,
-            Err(e) => return out.machine_error(&e),
-        };
-        let mut least: Vec<Reduced> = Vec::new();
-        let live = Progress::new("minimising");
-        for number in campaign.programs.0..campaign.programs.1 {
-            if least.len() == n || stop.load(Ordering::SeqCst) {
-                break;
-            }
-            live.say(format_args!("{}: {} failures, program {number}", bug.id, least.len()));
-            let one = Campaign { programs: (number, number + 1), ..campaign.clone() };
-            let watch =
-                Watch { step: &|_, _| true, abandon: &|| stop.load(Ordering::SeqCst), at: &|_| {} };
-            let f = resume(&one, 1, Findings::before(&one), &watch);
-            let Some(found) = f.found.iter().find(|f| f.violation.rule == rule) else { continue };
-            match Reduced::of(&one, found, &|| !stop.load(Ordering::SeqCst), out) {
-                Ok(l) => least.push(l),
-                Err(e) => return e,
-            }
-        }
-        drop(live);
-        let range = |mut all: Vec<f64>, digits: usize| {
-            all.sort_by(f64::total_cmp);
-            match (all.first(), all.get(all.len() / 2), all.last()) {
-                (Some(a), Some(b), Some(c)) => {
-                    format!("{a:.digits$} {b:.digits$} {c:.digits$}")
-                }
-                _ => "-".to_owned(),
-            }
-        };
-        let these = |f: &dyn Fn(&Minimal) -> usize| {
-            least.iter().filter_map(|l| l.minimal.as_ref()).map(|m| f(m) as f64).collect()
-        };
-        let here = least.iter().filter(|l| l.is_small()).count();
-        small += here;
-        is_found &= !least.is_empty();
-        left.remove(0);
-        of += least.len();
-        writeln!(
-            t,
-            "{:<5} {:<17} {:>8} {:>6}  {:>14} {:>15} {:>13}",
-            bug.id,
-            rule.name(),
-            least.len(),
-            here,
-            range(these(&|m| m.calls), 0),
-            range(these(&|m| m.lost()), 0),
-            range(least.iter().map(|l| l.seconds).collect(), 1)
-        )
-        .expect(LINE);
-        if let Some(l) = least.first_mut() {
-            if let Some(dir) = &a.reproducer
-                && let Err(e) = l.write(a, &campaign, &dir.join(bug.id), out)
-            {
-                return e;
-            }
-            write!(examples, "\n{}: {}{}", bug.id, bug.what, l.text(&campaign)).expect(LINE);
-        }
-        documents.push(json!({
-            "bug": bug.id, "rule": rule.name(), "failures": least.len(), "small": here,
-            "minimised": least.iter().map(|l| l.document(&campaign)).collect::<Vec<_>>(),
-        }));
-    }
-    writeln!(
-        t,
-        "\nsmall: at most {} calls, {} lost writes and {} s: {small} of {of} ({:.1} %).\n\
-         Three numbers are minimum, median and maximum. open and close count as calls.",
-        GOAL.0,
-        GOAL.1,
-        GOAL.2,
-        100.0 * small as f64 / f64::from(u32::try_from(of.max(1)).unwrap_or(u32::MAX))
-    )
-    .expect(LINE);
-    t += &examples;
-    // Of no failure none became small.
-    let is_good = is_found && of > 0 && small * 10 >= of * 9;
-    let exit = match (stop.load(Ordering::SeqCst), is_good) {
-        (true, _) => Exit::Interrupted,
-        (_, true) => Exit::Ok,
-        _ => Exit::No,
-    };
-    let doc = json!({
-        "schema": "writepath.crash.minimised/1", "bugs": documents, "failures": of, "small": small,
-        "not_tried": left,
-    });
-    out.answer(exit, &doc, &t)
 }

@@ -4,22 +4,27 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use wp_base::plain;
-use wp_base::plain::Shown as _;
 use wp_campaign::{Calls, Campaign, FailedCall, Findings, Found, Source, line as command_line};
 use wp_crash::{Rule, Totals, Violation};
-use wp_workload::program::{Interleavings, Program};
+use wp_workload::program::Interleavings;
 
-use super::Args;
 use super::reduced::Reduced;
+use super::setup::Exploration;
 
-/// What was done in this run of the program.
-pub(super) struct Speed {
+const LINE: &str = "a string takes it";
+
+/// What was done in this run of the command.
+pub(super) struct Session {
     /// Wall time.
     pub seconds: f64,
     /// States visited.
     pub raw: u64,
     /// States recovered.
     pub distinct: u64,
+    /// Threads.
+    pub workers: usize,
+    /// Does the same command go on?
+    pub resumes: bool,
 }
 
 /// A broken rule in a line.
@@ -43,66 +48,40 @@ pub(super) fn violation_document(v: &Violation) -> Value {
 }
 
 /// A failure for programs.
-pub(super) fn failure(a: &Args, c: &Campaign, x: &Found) -> Value {
-    let mut doc = violation_document(&x.violation);
+pub(super) fn failure(x: &Exploration, f: &Found) -> Value {
+    let c = &x.campaign;
+    let mut doc = violation_document(&f.violation);
     doc["kind"] = json!("failure");
-    doc["program"] = json!(x.program);
-    doc["frame"] = json!(x.frame);
-    doc["lost"] = json!(x.lost);
-    doc["replay"] = json!(replay(a, c, x));
+    doc["program"] = json!(f.program);
+    doc["frame"] = json!(f.frame);
+    doc["lost"] = json!(f.lost);
+    doc["replay"] = json!(replay(x, f));
     if threads(c).is_some() {
-        doc["interleaving"] = json!(c.source.program(x.program).to_string());
+        doc["interleaving"] = json!(c.source.program(f.program).to_string());
     }
     doc
 }
 
-/// What makes the same programs, machine and states.
-pub(super) fn arguments(a: &Args, c: &Campaign) -> String {
-    let mut t = match &c.source {
-        Source::Text(_) if a.recorded.is_some() => match &a.record {
-            Some(path) => path.shown().to_string(),
-            None => "FILE-OF---record".to_owned(),
-        },
-        Source::Text(p) if a.programs.contains([' ', ';', '\n']) => command_line::quoted(p),
-        _ => a.programs.clone(),
-    };
-    if let Source::Wild { .. } = c.source {
-        write!(t, " --calls {}", a.calls).expect("a string takes it");
-        t += if a.no_direct { " --no-direct" } else { "" };
-    }
-    write!(t, " {}", command_line::arguments(c)).expect("a string takes it");
-    t
-}
-
 /// The command line that shows a failure.
-pub(super) fn replay(a: &Args, c: &Campaign, f: &Found) -> String {
-    state_line(a, c, f.program, (f.frame, &f.lost))
+pub(super) fn replay(x: &Exploration, f: &Found) -> String {
+    state_line(x, f.program, (f.frame, &f.lost))
 }
 
 /// The command line that shows a state.
-pub(super) fn state_line(
-    a: &Args,
-    c: &Campaign,
-    program: u64,
-    (frame, lost): (usize, &[usize]),
-) -> String {
-    let lost: Vec<String> = lost.iter().map(usize::to_string).collect();
-    let lost = if lost.is_empty() { String::new() } else { format!(":{}", lost.join(",")) };
+pub(super) fn state_line(x: &Exploration, program: u64, state: (usize, &[usize])) -> String {
+    let c = &x.campaign;
     // An interleaving is said by its text: which number it has depends on how many are explored.
     let one = match &c.source {
         Source::Threads(_) => Some((c.source.program(program), 0)),
         Source::Lives(lives) if lives.threads().is_some() => Some(lives.whole(program)),
         _ => None,
     };
-    let (arguments, program) = match one {
-        Some((text, first)) => {
-            let rest = command_line::arguments(c);
-            (format!("{} {rest}", command_line::quoted(&text)), first)
-        }
-        None => (arguments(a, c), program),
+    let (word, generator, program) = match one {
+        Some((text, first)) => (command_line::quoted(&text), String::new(), first),
+        None => (x.programs.quoted(), x.generator(), program),
     };
     let first = if program == 0 { String::new() } else { format!(" --first {program}") };
-    format!("writepath crash {arguments}{first} --state {frame}{lost}")
+    format!("{}{generator}{first}", command_line::state(c, &word, state))
 }
 
 /// Names in the document, words of the table, and numbers.
@@ -139,10 +118,10 @@ fn all_calls(f: &Findings) -> Calls {
 }
 
 /// The capacity of the device as options say it.
-fn size(a: &Args, c: &Campaign) -> String {
-    let given = a.size.clone();
+fn size(x: &Exploration) -> String {
+    let given = x.setup.words.size.clone();
     let of = |(key, n): &(String, u64)| (key == "capacity_bytes").then(|| format!("{}M", n >> 20));
-    given.or_else(|| c.bench.device_params.iter().find_map(of)).unwrap_or_default()
+    given.or_else(|| x.campaign.bench.device_params.iter().find_map(of)).unwrap_or_default()
 }
 
 /// A program's number, and which life of which state it is.
@@ -181,7 +160,8 @@ fn interleavings(c: &Campaign) -> Option<(String, Value)> {
 }
 
 /// Where a failed call stands: its line in the user's program, or its number.
-fn place(a: &Args, c: &Campaign, f: &FailedCall) -> String {
+fn place(x: &Exploration, f: &FailedCall) -> String {
+    let c = &x.campaign;
     if threads(c).is_some() {
         return format!("program {}", named(c, f.program));
     }
@@ -190,56 +170,51 @@ fn place(a: &Args, c: &Campaign, f: &FailedCall) -> String {
         _ => 0,
     };
     let step = f.step + before;
-    let is_text = !super::source_is_made(&a.programs);
-    let path = std::path::Path::new(&a.programs);
-    let lines = std::fs::read_to_string(path).ok().filter(|_| is_text);
-    let is_job = path.extension().is_some_and(|e| e == "fio");
-    match lines.filter(|_| !is_job).map(|t| Program::lines(&t)) {
+    match x.programs.lines() {
         Some(lines) => format!("line {}", lines.get(step).copied().unwrap_or(step + 1)),
-        None if is_text => format!("step {}", step + 1),
+        None if x.programs.is_written() => format!("step {}", step + 1),
         None => format!("program {}, step {}", f.program, f.step + 1),
     }
 }
 
 /// Calls that failed. Of generated programs only how many: they try what may fail.
-pub(super) fn calls(a: &Args, c: &Campaign, f: &Findings) -> String {
+pub(super) fn calls(x: &Exploration, f: &Findings) -> String {
     let all = all_calls(f);
     let mut t = String::new();
-    let line = "a string takes it";
     if all.expected > 0 {
         let n = all.expected;
-        writeln!(t, "  {n} of {} calls failed as the program expects", all.made).expect(line);
+        writeln!(t, "  {n} of {} calls failed as the program expects", all.made).expect(LINE);
     }
     if all.failed == 0 {
         return t;
     }
-    write!(t, "  {} of {} calls failed", all.failed, all.made).expect(line);
-    if super::source_is_made(&a.programs) {
+    write!(t, "  {} of {} calls failed", all.failed, all.made).expect(LINE);
+    if !x.programs.is_written() {
         t += "\n";
         return t;
     }
     for (n, call) in all.first.iter().enumerate() {
         let gap = if n == 0 { ": " } else { "\n    " };
-        write!(t, "{gap}{} `{}`: {}", place(a, c, call), call.call, call.answer).expect(line);
+        write!(t, "{gap}{} `{}`: {}", place(x, call), call.call, call.answer).expect(LINE);
     }
     let more = all.failed - all.first.len() as u64;
     if more > 0 {
-        write!(t, "\n    and {more} more").expect(line);
+        write!(t, "\n    and {more} more").expect(LINE);
     }
     t += "\n";
     t
 }
 
 /// Calls that failed, for programs.
-fn calls_document(a: &Args, c: &Campaign, f: &Findings) -> Value {
+fn calls_document(x: &Exploration, f: &Findings) -> Value {
     let all = all_calls(f);
     let first: Vec<Value> = all
         .first
         .iter()
-        .map(|x| {
+        .map(|call| {
             json!({
-                "program": x.program, "step": x.step, "place": place(a, c, x), "call": x.call,
-                "answer": x.answer,
+                "program": call.program, "step": call.step, "place": place(x, call),
+                "call": call.call, "answer": call.answer,
             })
         })
         .collect();
@@ -251,25 +226,24 @@ fn calls_document(a: &Args, c: &Campaign, f: &Findings) -> Value {
 
 /// Programs that were not explored.
 fn not_played(c: &Campaign, f: &Findings) -> String {
-    let line = "a string takes it";
     let mut t = String::new();
     if f.not_played.is_empty() {
         return t;
     }
     let all = c.programs.1 - c.programs.0;
-    writeln!(t, "  {} of {all} programs were not explored:", f.not_played.len()).expect(line);
+    writeln!(t, "  {} of {all} programs were not explored:", f.not_played.len()).expect(LINE);
     for (n, why) in f.not_played.iter().take(3) {
-        writeln!(t, "    program {n} could not run: {why}").expect(line);
+        writeln!(t, "    program {n} could not run: {why}").expect(LINE);
     }
     t
 }
 
 /// How far a campaign came that was stopped.
-fn stopped(a: &Args, c: &Campaign, f: &Findings) -> String {
+fn stopped(c: &Campaign, f: &Findings, session: &Session) -> String {
     if f.done >= c.programs.1 {
         return String::new();
     }
-    let how = match a.state_file.is_some() {
+    let how = match session.resumes {
         true => "run the same command to resume".to_owned(),
         false if c.programs.1 - c.programs.0 == 1 => "a longer --budget explores more".to_owned(),
         false => format!("resume with --first {}, or use --state-file", f.done),
@@ -285,117 +259,132 @@ fn stopped(a: &Args, c: &Campaign, f: &Findings) -> String {
 }
 
 /// The file system as it was given, with the kernel version that it follows if none was.
-fn with_era(a: &Args, c: &Campaign) -> String {
-    let era = c.bench.fs_options.get("era", c.bench.fs.options);
-    let era = era.filter(|_| !a.fs.contains("era="));
-    era.map_or_else(|| a.fs.clone(), |era| format!("{},era={era}", a.fs))
+fn with_era(x: &Exploration) -> String {
+    let (bench, fs) = (&x.campaign.bench, &x.setup.words.fs);
+    let era = bench.fs_options.get("era", bench.fs.options).filter(|_| !fs.contains("era="));
+    era.map_or_else(|| fs.clone(), |era| format!("{fs},era={era}"))
 }
 
 /// For people.
-pub(super) fn text(
-    a: &Args,
-    c: &Campaign,
-    f: &Findings,
-    least: &[Reduced],
-    speed: &Speed,
-) -> String {
+pub(super) fn text(x: &Exploration, f: &Findings, least: &[Reduced], session: &Session) -> String {
+    let (c, words) = (&x.campaign, &x.setup.words);
     let mut t = String::new();
-    let line = "a string takes it";
     writeln!(
         t,
         "{} on {} ({}), {} crash states, free blocks {}:",
-        with_era(a, c),
-        a.device,
-        size(a, c),
-        a.space,
-        if a.trimmed { "are trimmed" } else { "hold old data" }
+        with_era(x),
+        words.device,
+        size(x),
+        words.space,
+        if c.bench.stale { "hold old data" } else { "are trimmed" }
     )
-    .expect(line);
+    .expect(LINE);
     let explored = explored(f);
     t += &interleavings(c).map(|(line, _)| line).unwrap_or_default();
     for (_, name, n) in numbers(&explored) {
-        writeln!(t, "  {name:<26} {n:>14}").expect(line);
+        writeln!(t, "  {name:<26} {n:>14}").expect(LINE);
     }
-    t += &calls(a, c, f);
-    let rate = |n: u64| n as f64 / speed.seconds.max(1e-9);
+    t += &calls(x, f);
+    let rate = |n: u64| n as f64 / session.seconds.max(1e-9);
     writeln!(
         t,
         "  {:<26} {:>14.0} states/s, {:.0} distinct/s, {} threads, {}",
         "speed",
-        rate(speed.raw),
-        rate(speed.distinct),
-        a.workers(),
+        rate(session.raw),
+        rate(session.distinct),
+        session.workers,
         if c.check { "images checked by fsck" } else { "no fsck (--no-check)" }
     )
-    .expect(line);
-    if explored.cuts_sampled > 0
-        && let Some(most) = a.max_states
-    {
+    .expect(LINE);
+    t += &sampling(c, &explored);
+    t += &not_played(c, f);
+    t += &stopped(c, f, session);
+    for rule in Rule::ALL {
+        t += &verdict(x, f, (rule, explored.broken[rule as usize]));
+    }
+    t += &known(c, f);
+    t += &checks(x, session);
+    for l in least {
+        t += &l.text(c);
+    }
+    t
+}
+
+/// What was not explored at crash points that have too many states.
+fn sampling(c: &Campaign, explored: &Totals) -> String {
+    let mut t = String::new();
+    let Totals { cuts_sampled, most_in_doubt, cuts_thinned, .. } = *explored;
+    if cuts_sampled > 0 && c.plan.most < u64::MAX {
         writeln!(
             t,
-            "  {} crash points have more states (of up to {} unpersisted writes); of each, Writepath\n  \
-             explored at most {most}: everything kept, single losses, prefixes and random states.",
-            explored.cuts_sampled, explored.most_in_doubt
+            "  {cuts_sampled} crash points have more states (of up to {most_in_doubt} unpersisted writes); of each, Writepath\n  \
+             explored at most {}: everything kept, single losses, prefixes and random states.",
+            c.plan.most
         )
-        .expect(line);
-    } else if explored.cuts_sampled > 0 {
+        .expect(LINE);
+    } else if cuts_sampled > 0 {
         writeln!(
             t,
-            "  {} crash points have more than {} unpersisted writes (up to 2^{} states); of each,\n  \
+            "  {cuts_sampled} crash points have more than {} unpersisted writes (up to 2^{most_in_doubt} states); of each,\n  \
              Writepath explored prefixes, single losses, pair losses of up to {} writes,\n  \
              single survivors and {} random states.",
-            explored.cuts_sampled,
-            c.plan.complete,
-            explored.most_in_doubt,
-            c.plan.pairs,
-            c.plan.samples
+            c.plan.complete, c.plan.pairs, c.plan.samples
         )
-        .expect(line);
+        .expect(LINE);
     }
-    if explored.cuts_thinned > 0 {
+    if cuts_thinned > 0 {
         writeln!(
             t,
-            "  At {} of them recovery reads thousands of the unpersisted writes; of those, Writepath\n  \
+            "  At {cuts_thinned} of them recovery reads thousands of the unpersisted writes; of those, Writepath\n  \
              explored prefixes, single losses and single survivors at even distances.",
-            explored.cuts_thinned
         )
-        .expect(line);
+        .expect(LINE);
     }
-    t += &not_played(c, f);
-    t += &stopped(a, c, f);
-    for rule in Rule::ALL {
-        let n = explored.broken[rule as usize];
-        let held = match rule {
-            Rule::SizeAhead => c.profile.size_with_data || c.profile.cut_stays_cut,
-            Rule::TailAhead => c.profile.tail_with_data,
-            Rule::MixedVersions => c.profile.one_version,
-            Rule::Order => c.profile.names_in_order,
-            Rule::Replaced => c.profile.replaces_whole,
-            Rule::Metadata => c.check,
-            Rule::Application => c.command.is_some(),
-            _ => true,
-        };
-        let verdict = match (held, n) {
-            (false, _) => "not checked".to_owned(),
-            (true, 0) if f.explored() == 0 => "not checked".to_owned(),
-            (true, 0) if f.done < c.programs.1 => "ok so far".to_owned(),
-            (true, 0) => "ok".to_owned(),
-            (true, n) => format!("broken in {n} states"),
-        };
-        writeln!(t, "{:<20} {verdict}", rule.name()).expect(line);
-        let unfinished = f.unfinished.iter().flat_map(|u| &u.found);
-        let all = f.found.iter().chain(unfinished);
-        for found in all.filter(|f| f.violation.rule == rule).take(1) {
-            writeln!(
-                t,
-                "  program {}: {}\n  {}",
-                named(c, found.program),
-                violation(&found.violation),
-                replay(a, c, found)
-            )
-            .expect(line);
-        }
+    t
+}
+
+/// Is the file system held to a rule?
+fn is_held(c: &Campaign, rule: Rule) -> bool {
+    match rule {
+        Rule::SizeAhead => c.profile.size_with_data || c.profile.cut_stays_cut,
+        Rule::TailAhead => c.profile.tail_with_data,
+        Rule::MixedVersions => c.profile.one_version,
+        Rule::Order => c.profile.names_in_order,
+        Rule::Replaced => c.profile.replaces_whole,
+        Rule::Metadata => c.check,
+        Rule::Application => c.command.is_some(),
+        _ => true,
     }
+}
+
+/// What became of a rule that is broken in some states, with the first of them.
+fn verdict(x: &Exploration, f: &Findings, (rule, states): (Rule, u64)) -> String {
+    let c = &x.campaign;
+    let verdict = match (is_held(c, rule), states) {
+        (false, _) => "not checked".to_owned(),
+        (true, 0) if f.explored() == 0 => "not checked".to_owned(),
+        (true, 0) if f.done < c.programs.1 => "ok so far".to_owned(),
+        (true, 0) => "ok".to_owned(),
+        (true, n) => format!("broken in {n} states"),
+    };
+    let mut t = format!("{:<20} {verdict}\n", rule.name());
+    let unfinished = f.unfinished.iter().flat_map(|u| &u.found);
+    if let Some(found) = f.found.iter().chain(unfinished).find(|f| f.violation.rule == rule) {
+        writeln!(
+            t,
+            "  program {}: {}\n  {}",
+            named(c, found.program),
+            violation(&found.violation),
+            replay(x, found)
+        )
+        .expect(LINE);
+    }
+    t
+}
+
+/// Known failures, and whether they were met.
+fn known(c: &Campaign, f: &Findings) -> String {
+    let mut t = String::new();
     for (n, (entry, here)) in c.known.entries().enumerate() {
         let met = match (here, f.known.get(&n)) {
             (false, _) => "known failure of another setting".to_owned(),
@@ -403,31 +392,32 @@ pub(super) fn text(
             (true, None) => "known failure, NOT FOUND".to_owned(),
         };
         let path = plain::name(entry.path.as_deref().unwrap_or("*"));
-        writeln!(t, "{:<20} {met}: {path}: {}", entry.rule, entry.why).expect(line);
-    }
-    if let Some(command) = &c.command {
-        let r = command.runs();
-        let per_s = r.runs as f64 / speed.seconds.max(1e-9);
-        let what = if command.sees_images() { "images" } else { "trees" };
-        writeln!(
-            t,
-            "`{}`: {} {what} checked, {} failed, {per_s:.0}/s ({:.1} ms each); {} states have the\nsame {what} as an earlier one",
-            a.check_cmd.as_deref().or(a.checker.as_deref()).unwrap_or(""),
-            r.runs,
-            r.refused,
-            r.spent.as_secs_f64() * 1e3 / r.runs.max(1) as f64,
-            r.cached
-        )
-        .expect(line);
-    }
-    for l in least {
-        t += &l.text(c);
+        writeln!(t, "{:<20} {met}: {path}: {}", entry.rule, entry.why).expect(LINE);
     }
     t
 }
 
+/// What the user's command did.
+fn checks(x: &Exploration, session: &Session) -> String {
+    let (Some(command), Some(check)) = (&x.campaign.command, &x.setup.check) else {
+        return String::new();
+    };
+    let r = command.runs();
+    let per_s = r.runs as f64 / session.seconds.max(1e-9);
+    let what = if command.sees_images() { "images" } else { "trees" };
+    format!(
+        "`{}`: {} {what} checked, {} failed, {per_s:.0}/s ({:.1} ms each); {} states have the\nsame {what} as an earlier one\n",
+        check.line,
+        r.runs,
+        r.refused,
+        r.spent.as_secs_f64() * 1e3 / r.runs.max(1) as f64,
+        r.cached
+    )
+}
+
 /// For programs.
-pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
+pub(super) fn document(x: &Exploration, f: &Findings) -> Value {
+    let c = &x.campaign;
     let explored = explored(f);
     let unfinished = f.unfinished.as_ref().map(|u| {
         json!({
@@ -443,7 +433,7 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
         .map(|r| (r.name().to_owned(), json!(explored.broken[*r as usize])))
         .collect();
     let all = f.found.iter().chain(f.unfinished.iter().flat_map(|u| &u.found));
-    let found: Vec<Value> = all.map(|x| failure(a, c, x)).collect();
+    let found: Vec<Value> = all.map(|found| failure(x, found)).collect();
     let known: Vec<Value> = c
         .known
         .entries()
@@ -470,7 +460,7 @@ pub(super) fn document(a: &Args, c: &Campaign, f: &Findings) -> Value {
         "check_cmd": c.command.as_ref().map(|c| c.runs()).map(|r| {
             json!({ "runs": r.runs, "refused": r.refused, "states_as_before": r.cached })
         }),
-        "calls": calls_document(a, c, f),
+        "calls": calls_document(x, f),
         "complete": f.done >= c.programs.1,
         "unfinished": unfinished,
     });

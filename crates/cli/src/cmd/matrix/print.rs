@@ -56,7 +56,7 @@ pub(super) fn text(cells: &[Cell]) -> String {
         .flat_map(|h| h.split(['/', '+']))
         .collect();
     if !known.is_empty() {
-        writeln!(t, "\nKnown bugs (`writepath crash --bug ID`; names without a number: `writepath list eras`):")
+        writeln!(t, "\nKnown bugs (`writepath crash bug ID`; names without a number: `writepath list eras`):")
             .expect(LINE);
     }
     for id in holes::ids().filter(|id| known.contains(id)) {

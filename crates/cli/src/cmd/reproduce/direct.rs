@@ -193,7 +193,7 @@ fn cuts(t: &mut String, rows: &[Left]) {
         writeln!(
             t,
             "F2FS, synced: an fsync does not wait for the first node after a checkpoint, as in Linux\n\
-             (`writepath crash --bug R1`; mount option wait_first_node)."
+             (`writepath crash bug R1`; mount option wait_first_node)."
         )
         .expect(LINE);
     }

@@ -1,90 +1,34 @@
-//! `crash --mutate`: leaves out each crash-safety point in turn.
+//! `crash mutate`: leaves out each crash-safety point in turn.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
-use wp_base::site::Site;
-use wp_campaign::mutate::{self, Argument, By, Class, Fate, Mutant, SETTINGS, Search};
+use wp_campaign::mutate::{self, Argument, By, Class, Fate, Mutant, SETTINGS};
 
+use super::plan::Mutate;
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
 
 const LINE: &str = "a string takes it";
 
-/// The sites that `names` means: `all`, or some, joined by commas; a name may be the beginning of
-/// several.
-fn chosen(names: &str) -> Result<Vec<&'static Site>, String> {
-    let all = mutate::sites();
-    if names == "all" {
-        return Ok(all);
-    }
-    let wanted: Vec<&str> = names.split(',').collect();
-    if wanted.iter().any(|w| w.is_empty()) {
-        return Err(format!("--mutate {names}: a name is empty; `all` means every point"));
-    }
-    for w in &wanted {
-        if !all.iter().any(|s| s.name.starts_with(w)) {
-            return Err(format!("no crash-safety point called `{w}`"));
-        }
-    }
-    Ok(all.into_iter().filter(|s| wanted.iter().any(|w| s.name.starts_with(w))).collect())
-}
-
 /// Runs it. Exit 1 if no oracle detects a missing step and no reason is listed, or if an oracle
 /// detects it although a reason is listed.
-pub fn run(
-    names: &str,
-    (witnesses, search, limit): (Option<&std::path::Path>, Option<u64>, Option<Duration>),
-    workers: usize,
-    out: &Out,
-) -> ExitCode {
-    let witnesses = match witnesses.map(wp_machine::host::text::read).transpose() {
-        Ok(text) => text.unwrap_or_else(|| mutate::WITNESSES_TOML.to_owned()),
-        Err(e) => return out.fail(Exit::Usage, "witnesses", &e.to_string(), ""),
-    };
-    let search = search.map_or(Search::default(), |n| Search { survivor: n, open: n });
-    let sites = match chosen(names) {
-        Ok(s) => s,
-        Err(e) => return out.fail(Exit::Usage, "mutate", &e, "writepath list sites"),
-    };
-    let arguments = match mutate::arguments() {
-        Ok(a) => a,
-        Err(e) => return out.fail(Exit::Usage, "equivalent.toml", &e, ""),
-    };
+pub(super) fn run(plan: &Mutate, out: &Out) -> Result<ExitCode, ExitCode> {
+    let fails = |code: &str, e: &str, help: &str| out.fail(Exit::Usage, code, e, help);
+    let arguments = mutate::arguments().map_err(|e| fails("equivalent.toml", &e, ""))?;
     let stop = out.interrupt();
-    let shown = Progress::new("crash --mutate");
     #[expect(clippy::disallowed_methods, reason = "progress and the budget are of the host")]
     let start = Instant::now();
-    let in_time = || limit.is_none_or(|l| start.elapsed() < l);
+    let in_time = || plan.effort.limit.is_none_or(|l| start.elapsed() < l);
     let go_on = || !stop.load(Ordering::SeqCst) && in_time();
-    let done = AtomicUsize::new(0);
-    // Mutants may run into assertions: that is an answer, and needs no trace.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let told = |m: &Mutant| {
-        let n = done.fetch_add(1, Ordering::SeqCst) + 1;
-        let (fate, detail) = verdict(m, &arguments);
-        shown.at(n as u64, sites.len() as u64, format_args!("{}: {fate}; {detail}", m.site.name));
-    };
-    let mutants = mutate::run(&sites, SETTINGS, (&witnesses, search), workers, &told, &go_on);
-    std::panic::set_hook(hook);
-    drop(shown);
-    let mutants = match mutants {
-        Ok(m) => m,
-        Err(e) => return out.fail(Exit::Usage, "mutate", &e, ""),
-    };
+    let mutants = mutants(plan, &arguments, &go_on).map_err(|e| fails("mutate", &e, ""))?;
     if !stop.load(Ordering::SeqCst) && mutants.iter().map(|m| m.programs).sum::<u64>() == 0 {
         let what = "nothing was done: no program was run for any crash-safety point";
-        return out.fail(
-            Exit::Usage,
-            "nothing",
-            what,
-            "leave out --search, or set it to 1 or more",
-        );
+        return Err(fails("nothing", what, "leave out --search, or set it to 1 or more"));
     }
     let wrong = wrong(&mutants, &arguments);
     let seconds = start.elapsed().as_secs_f64();
@@ -95,7 +39,30 @@ pub fn run(
         _ => Exit::No,
     };
     let text = text(&mutants, &arguments, &wrong, &summary, seconds);
-    out.answer(exit, &document(&mutants, &arguments, &wrong, &summary), &text)
+    Ok(out.answer(exit, &document(&mutants, &arguments, &wrong, &summary), &text))
+}
+
+/// Leaves out each site in turn, and shows how far it is.
+fn mutants(
+    plan: &Mutate,
+    arguments: &BTreeMap<String, Argument>,
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Mutant>, String> {
+    let shown = Progress::new("crash mutate");
+    let done = AtomicUsize::new(0);
+    // Mutants may run into assertions: that is an answer, and needs no trace.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let (sites, all) = (&plan.sites, plan.sites.len() as u64);
+    let told = |m: &Mutant| {
+        let n = done.fetch_add(1, Ordering::SeqCst) + 1;
+        let (fate, detail) = verdict(m, arguments);
+        shown.at(n as u64, all, format_args!("{}: {fate}; {detail}", m.site.name));
+    };
+    let how = (&*plan.witnesses, plan.search);
+    let mutants = mutate::run(sites, SETTINGS, how, plan.effort.workers, &told, go_on);
+    std::panic::set_hook(hook);
+    mutants
 }
 
 /// What became of all, in numbers.
