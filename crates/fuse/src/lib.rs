@@ -13,6 +13,7 @@
 
 mod control;
 mod door;
+mod flags;
 mod live;
 mod mount;
 mod nodes;
@@ -20,6 +21,7 @@ mod private;
 mod record;
 mod recording;
 mod reply;
+mod requests;
 mod serve;
 
 pub use door::{Door, Ended, Make, config};

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use fuser::{Errno, FileAttr, INodeNo};
-use wp_base::FsError;
+use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr};
+use wp_base::{FsError, FsResult};
 use wp_vfs::{Attr, FileType, TimeSpec};
+
+use crate::control::Control;
 
 /// A time as FUSE's crate has it.
 #[expect(
@@ -15,6 +17,33 @@ pub(crate) type WallTime = std::time::SystemTime;
 
 /// How long the kernel may remember an answer: nobody else changes the file system.
 pub(crate) const FOREVER: Duration = Duration::from_secs(86_400);
+
+pub(crate) fn entry(reply: ReplyEntry, made: FsResult<(u64, Attr)>) {
+    match made {
+        Ok((node, attr)) => reply.entry(&ttl(node), &file_attr(node, &attr), Generation(0)),
+        Err(e) => reply.error(errno(&e)),
+    }
+}
+
+pub(crate) fn ttl(node: u64) -> Duration {
+    if Control::of(node).is_some() { Duration::ZERO } else { FOREVER }
+}
+
+pub(crate) fn empty(reply: ReplyEmpty, done: FsResult<()>) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(e) => reply.error(errno(&e)),
+    }
+}
+
+pub(crate) fn xattr(reply: ReplyXattr, size: u32, value: FsResult<Vec<u8>>) {
+    match value {
+        Err(e) => reply.error(errno(&e)),
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+    }
+}
 
 pub(crate) fn errno(error: &FsError) -> Errno {
     Errno::from_i32(error.number())
