@@ -27,13 +27,17 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// By its name on the command line.
-    pub fn find(name: &str) -> Option<Loss> {
-        match name {
-            "model" => Some(Loss::Model),
-            "contract" => Some(Loss::Contract),
-            _ => None,
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Loss::Model => "model",
+            Loss::Contract => "contract",
         }
+    }
+
+    /// By its name.
+    pub fn find(name: &str) -> Option<Loss> {
+        [Loss::Model, Loss::Contract].into_iter().find(|l| l.name() == name)
     }
 }
 

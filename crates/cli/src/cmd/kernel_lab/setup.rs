@@ -7,36 +7,32 @@ use serde_json::json;
 use wp_parity::kernel_lab::Kernel;
 use wp_parity::kernel_lab::setup::{Looked, build, look, places, take};
 
-use super::Args;
+use super::plan::{Setup, Step};
 use crate::output::{Exit, Out};
 
 /// What leads out of a set-up that cannot be.
 const HELP: &str = "`writepath kernel-lab --setup check` lists what the guest has";
 
 /// Does it, and says what there is then.
-pub fn run(a: &Args, what: &str, out: &Out) -> Result<ExitCode, ExitCode> {
+pub(super) fn run(asked: &Setup, out: &Out) -> Result<ExitCode, ExitCode> {
     let failed = |e: String| out.fail(Exit::Unsupported, "guest", &e, HELP);
-    let (kernel, root) = (a.kernel.as_deref(), a.root.as_deref());
-    let to = || match &a.to {
+    let (kernel, root) = (asked.kernel.as_deref(), asked.root.as_deref());
+    let to = || match &asked.to {
         Some(to) => std::path::absolute(to).map_err(|e| out.host_error(to, &e)),
         None => Kernel::usual().map_err(failed),
     };
-    let (kernel, root) = match what {
-        "check" => Kernel::named(kernel, root).map_err(failed)?,
-        "take" => {
+    let (kernel, root) = match asked.step {
+        Step::Check => Kernel::named(kernel, root).map_err(failed)?,
+        Step::Take => {
             let (kernel, root) = Kernel::named(kernel, root).map_err(failed)?;
             let to = to()?;
             take(&kernel, &root, &to).map_err(failed)?;
             places(&to)
         }
-        "build" => {
+        Step::Build => {
             let to = to()?;
-            build(kernel, root, a.source.as_deref(), &to).map_err(failed)?;
+            build(kernel, root, asked.source.as_deref(), &to).map_err(failed)?;
             places(&to)
-        }
-        other => {
-            let message = format!("--setup {other}: use check, take or build");
-            return Err(out.fail(Exit::Usage, "setup", &message, "--setup check"));
         }
     };
     let looked = tried(&kernel, &root, out)?;

@@ -1,0 +1,139 @@
+//! What a user types after `kernel-lab`.
+
+use std::path::PathBuf;
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n\
+    \x20 writepath kernel-lab --setup check\n\
+    \x20 writepath kernel-lab --fs f2fs --cycles 1000\n\
+    \x20 writepath kernel-lab --suite ext4")]
+pub struct Args {
+    /// Check, copy or build the guest: check, take or build
+    ///
+    /// check: lists what the guest has, and crashes each file system once. take: copies --kernel
+    /// and --root to the folder where they are looked for. build: makes what of them is not named:
+    /// a root directory of this host's programs, a kernel of Debian's source.
+    #[arg(long, value_name = "check|take|build", conflicts_with = "suite")]
+    #[arg(help_heading = "Guest")]
+    pub(super) setup: Option<String>,
+    /// With --setup build: kernel source, an archive or a tree
+    ///
+    /// Default: the newest /usr/src/linux-source-*.tar.xz.
+    #[arg(long, value_name = "FILE|DIR", requires = "setup")]
+    #[arg(help_heading = "Guest", hide_short_help = true)]
+    pub(super) source: Option<PathBuf>,
+    /// With --setup: target folder [default: $GUEST or ~/.cache/kernel-guest]
+    #[arg(long, value_name = "DIR", requires = "setup")]
+    #[arg(help_heading = "Guest", hide_short_help = true)]
+    pub(super) to: Option<PathBuf>,
+    /// Run a suite of campaigns, one table: f2fs-oprw, ext4 or others
+    ///
+    /// f2fs-oprw is table 6.2 of that paper.
+    #[arg(long, value_name = "NAME")]
+    #[arg(conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
+    pub(super) suite: Option<String>,
+    /// File system of the guest: ext4, f2fs, btrfs, nilfs2 or xfs
+    #[arg(long, default_value = "ext4")]
+    pub(super) fs: String,
+    /// Mount options, joined by commas
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    #[arg(hide_default_value = true)]
+    pub(super) mount: String,
+    /// Further arguments of mkfs
+    #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
+    #[arg(hide_default_value = true)]
+    pub(super) mkfs: String,
+    /// Drive preset and parameters
+    #[arg(long, value_name = "PRESET", default_value = "ssd-128,capacity_bytes=536870912")]
+    pub(super) device: String,
+    /// Writes a power failure may lose: model or contract
+    ///
+    /// model: writes that the drive model has not made durable. contract: every write that neither
+    /// a flush nor FUA covers.
+    #[arg(long, value_name = "model|contract", default_value = "model")]
+    #[arg(help_heading = "Power failures")]
+    pub(super) loss: String,
+    /// Number of power failures
+    #[arg(long, default_value_t = 100)]
+    #[arg(help_heading = "Power failures")]
+    pub(super) cycles: u64,
+    /// Seed of program, crash points and lost writes
+    #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Power failures")]
+    pub(super) seed: u64,
+    /// Crash points are drawn by: event, time or change
+    ///
+    /// event: submissions and completions of the drive. time: virtual time. change: requests that
+    /// change data.
+    #[arg(long, value_name = "event|time|change", default_value = "event")]
+    #[arg(help_heading = "Power failures")]
+    pub(super) cut: String,
+    /// Threads, each with its own file
+    #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Workload")]
+    pub(super) jobs: u64,
+    /// File size in blocks of 4 KiB
+    #[arg(long, default_value_t = 64)]
+    #[arg(help_heading = "Workload")]
+    pub(super) blocks: u64,
+    /// Overwrites with fsync per thread and power failure
+    #[arg(long, default_value_t = 16)]
+    #[arg(help_heading = "Workload")]
+    pub(super) ops: u64,
+    /// Write with O_DIRECT
+    #[arg(long)]
+    #[arg(help_heading = "Workload")]
+    pub(super) direct: bool,
+    /// Call sync(2) after every N overwrites of a thread; 0: never
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(help_heading = "Workload")]
+    pub(super) sync: u64,
+    /// CPU cost profile of the guest (`list cpus`)
+    ///
+    /// The program is charged the cost of its system calls; requests and completions of the drive
+    /// are delayed by the other costs.
+    #[arg(long, value_name = "PROFILE", default_value = "free")]
+    #[arg(help_heading = "Workload")]
+    pub(super) cpu: String,
+    /// Also run the program on Writepath's own file system; compare fsync times
+    ///
+    /// The same drive and program, without power failures.
+    #[arg(long)]
+    #[arg(help_heading = "Results")]
+    pub(super) beside: bool,
+    /// User-Mode Linux kernel with time travel [default: in $GUEST]
+    ///
+    /// Without --kernel and $GUEST: the one in ~/.cache/kernel-guest.
+    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Guest")]
+    pub(super) kernel: Option<PathBuf>,
+    /// Root directory of the guest [default: in $GUEST]
+    ///
+    /// Without --root and $GUEST: the one in ~/.cache/kernel-guest.
+    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Guest")]
+    pub(super) root: Option<PathBuf>,
+    /// Memory of the guest, in MiB
+    #[arg(long, default_value_t = 512)]
+    #[arg(help_heading = "Guest", value_name = "MIB")]
+    pub(super) memory: u32,
+    /// Write every request and completion of the drive, in blkparse format
+    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Results")]
+    pub(super) trace: Option<PathBuf>,
+    /// Write images of the first four failed crash states to a folder
+    ///
+    /// States that lost data, or that Writepath recovers to other files than the kernel.
+    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Results")]
+    pub(super) keep: Option<PathBuf>,
+    /// Write the guest's kernel log (dmesg) at its end
+    #[arg(long, value_name = "FILE", conflicts_with = "suite")]
+    #[arg(help_heading = "Results")]
+    pub(super) messages: Option<PathBuf>,
+    /// Print every power failure
+    #[arg(long)]
+    #[arg(help_heading = "Results")]
+    pub(super) all: bool,
+}
