@@ -213,7 +213,8 @@ fn summary(judged: &[Judged], held_out: bool) -> Option<(f64, f64, usize)> {
     Some(((errors[(n - 1) / 2] + errors[n / 2]) / 2.0, worst, n))
 }
 
-fn print(a: &Args, c: &Calibrated) -> String {
+/// Each load: the drive, the model, and the error.
+fn loads(c: &Calibrated) -> String {
     let mut t = String::new();
     writeln!(
         t,
@@ -240,6 +241,11 @@ fn print(a: &Args, c: &Calibrated) -> String {
         )
         .expect(FITS);
     }
+    t
+}
+
+fn print(a: &Args, c: &Calibrated) -> String {
+    let mut t = loads(c);
     t.push('\n');
     for (name, held_out) in [("fitted", false), ("held out", true)] {
         match summary(&c.judged, held_out) {

@@ -139,6 +139,19 @@ fn incomplete(skipped: &Skipped) -> Option<String> {
     (!all.is_empty()).then(|| format!("incomplete: {}", all.join(", ")))
 }
 
+/// The block events of a result as a trace.
+fn recorded_trace(path: &Path, out: &Out) -> Result<Vec<u8>, ExitCode> {
+    let (dir, events) = super::result_paths(path, out)?;
+    let left_out = events_left_out(&dir);
+    if left_out > 0 {
+        let what = format!("{}: {left_out} events are not recorded", dir.shown());
+        let help = "run it again with a larger --max-events";
+        return Err(out.fail(Exit::Usage, "incomplete", &what, help));
+    }
+    let records = read_block_events(&events).map_err(|e| out.host_error(&events, &e))?;
+    Ok(wp_trace::blktrace::write(&records, TraceDevice::default()))
+}
+
 /// Reads one side; on failure says why and with which code to end.
 ///
 /// `from`: the names of the wanted devices, and the option that they are of.
@@ -147,20 +160,7 @@ fn side(
     how: &How,
     out: &Out,
 ) -> Result<(Side, Skipped), ExitCode> {
-    let bytes = match path.is_dir() {
-        true => {
-            let (dir, events) = super::result_paths(path, out)?;
-            let left_out = events_left_out(&dir);
-            if left_out > 0 {
-                let what = format!("{}: {left_out} events are not recorded", dir.shown());
-                let help = "run it again with a larger --max-events";
-                return Err(out.fail(Exit::Usage, "incomplete", &what, help));
-            }
-            let records = read_block_events(&events).map_err(|e| out.host_error(&events, &e))?;
-            Some(wp_trace::blktrace::write(&records, TraceDevice::default()))
-        }
-        false => None,
-    };
+    let bytes = path.is_dir().then(|| recorded_trace(path, out)).transpose()?;
     let mut inputs = Vec::new();
     for path in input_files(std::slice::from_ref(&path.to_owned()), out) {
         let file = if bytes.is_some() { None } else { Some(rereadable(&path, out)?) };

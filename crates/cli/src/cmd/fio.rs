@@ -101,26 +101,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Err(e) => return out.host_error(path, &e),
     };
     loaded.file.fit_empty();
-    let file = &loaded.file;
-    let mut options = Vec::new();
-    for u in &file.used {
-        let (class, note) = match u.option {
-            Some(_) if u.refused && u.option.is_some_and(|o| o.class.word() != "refused") => {
-                ("refused", "this value is not supported; see below")
-            }
-            Some(o) if !u.refused && o.class == Class::Refused => {
-                ("off", "accepted: this value asks for nothing")
-            }
-            Some(o) => (o.class.word(), o.note),
-            None => ("unknown", "not an option of fio 3.33"),
-        };
-        let shown = format!("[{}] {}={}", u.section, u.key, u.value);
-        line(&mut text, &shown, class, note);
-        options.push(json!({
-            "section": u.section, "key": u.key, "value": u.value, "class": class, "note": note,
-            "line": u.at.line, "column": u.at.column,
-        }));
-    }
+    checked(&loaded.file, out)
+}
+
+/// What a job file asks for: its options, defaults that differ here, and what is wrong in it.
+fn checked(file: &JobFile, out: &Out) -> ExitCode {
+    let mut text = String::new();
+    let options = used(file, &mut text);
     let mut unwritten = Vec::new();
     for (job, option, default) in file.unwritten() {
         if unwritten.is_empty() {
@@ -152,6 +139,30 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         "diagnostics": diagnostics, "jobs": file.jobs.len(),
     });
     out.answer(exit(file), &doc, &text)
+}
+
+/// The options that a job file has.
+fn used(file: &JobFile, text: &mut String) -> Vec<Value> {
+    let mut options = Vec::new();
+    for u in &file.used {
+        let (class, note) = match u.option {
+            Some(_) if u.refused && u.option.is_some_and(|o| o.class.word() != "refused") => {
+                ("refused", "this value is not supported; see below")
+            }
+            Some(o) if !u.refused && o.class == Class::Refused => {
+                ("off", "accepted: this value asks for nothing")
+            }
+            Some(o) => (o.class.word(), o.note),
+            None => ("unknown", "not an option of fio 3.33"),
+        };
+        let shown = format!("[{}] {}={}", u.section, u.key, u.value);
+        line(text, &shown, class, note);
+        options.push(json!({
+            "section": u.section, "key": u.key, "value": u.value, "class": class, "note": note,
+            "line": u.at.line, "column": u.at.column,
+        }));
+    }
+    options
 }
 
 /// How a command with this file ends, if it does not run it.

@@ -197,27 +197,7 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
         f.repeated
     )
     .expect(line);
-    let rate = |n: u64, s: f64| n as f64 / s.max(1e-9);
-    let each = |d: std::time::Duration| d.as_secs_f64() * 1e3 / f.spent.mounts.max(1) as f64;
-    let s = &f.spent;
-    let cycle = s.write + s.mount + s.read + s.unmount;
-    writeln!(
-        t,
-        "Linux:     {:.1} states/s per thread (ms: write {:.2}, mount {:.2}, read {:.2}, unmount \
-         {:.2})\n\
-         Writepath: {:.1} states/s per thread ({} recoveries, of these states and others)\n\
-         together:  {:.1} states/s with {} threads, {seconds:.0} s",
-        rate(s.mounts, cycle.as_secs_f64()),
-        each(s.write),
-        each(s.mount),
-        each(s.read),
-        each(s.unmount),
-        rate(f.recoveries, f.explored.as_secs_f64()),
-        f.recoveries,
-        rate(s.mounts, seconds),
-        a.workers
-    )
-    .expect(line);
+    t += &rates(a, f, seconds);
     for (n, why) in &f.not_played {
         writeln!(t, "program {n} could not run: {why}").expect(line);
     }
@@ -230,6 +210,29 @@ fn text(a: &Args, f: &Agreement, seconds: f64) -> String {
         .expect(line);
     }
     t
+}
+
+/// How fast both recovered.
+fn rates(a: &Args, f: &Agreement, seconds: f64) -> String {
+    let rate = |n: u64, s: f64| n as f64 / s.max(1e-9);
+    let each = |d: std::time::Duration| d.as_secs_f64() * 1e3 / f.spent.mounts.max(1) as f64;
+    let s = &f.spent;
+    let cycle = s.write + s.mount + s.read + s.unmount;
+    format!(
+        "Linux:     {:.1} states/s per thread (ms: write {:.2}, mount {:.2}, read {:.2}, unmount \
+         {:.2})\n\
+         Writepath: {:.1} states/s per thread ({} recoveries, of these states and others)\n\
+         together:  {:.1} states/s with {} threads, {seconds:.0} s\n",
+        rate(s.mounts, cycle.as_secs_f64()),
+        each(s.write),
+        each(s.mount),
+        each(s.read),
+        each(s.unmount),
+        rate(f.recoveries, f.explored.as_secs_f64()),
+        f.recoveries,
+        rate(s.mounts, seconds),
+        a.workers
+    )
 }
 
 fn document(f: &Agreement) -> serde_json::Value {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use wp_base::plain::Shown as _;
+use wp_block::DeviceModel;
 use wp_trace::mqsim::{self, Flow, Generator, Scenario, TraceFlow, Workload};
 use wp_trace::replay::{Mode, Pace, Stream, replay_streams};
-use wp_trace::{Item, Trace, TraceError};
+use wp_trace::{Event, Item, Trace, TraceError};
 
 use super::print::OfWorkload;
 use super::trace::{TraceArgs, device_of, finish, progress};
@@ -85,81 +86,68 @@ fn count(mut trace: Trace<'_>, say: &dyn Fn(u64)) -> Result<u64, TraceError> {
     Ok(n)
 }
 
+/// Sectors of the device that each flow has: whole blocks. Errors: there is no room.
+fn part_of(
+    scenario: &Scenario,
+    (on, device): (&str, &dyn DeviceModel),
+    out: &Out,
+) -> Result<u64, ExitCode> {
+    let part = device.limits().sectors / scenario.flows.len() as u64;
+    let unit = u64::from(device.limits().logical_bytes) / wp_base::SECTOR_BYTES;
+    let part = part - part % unit.max(1);
+    if part > 0 {
+        return Ok(part);
+    }
+    let what = format!("{on} has no room for {} flows", scenario.flows.len());
+    Err(out.fail(Exit::Usage, "on", &what, "a larger device"))
+}
+
+/// Where a request that failed comes from: a line of its flow's trace, or the scenario.
+fn place_of(path: &Path, scenario: &Scenario, e: &Event, what: String, help: &str) -> TraceError {
+    let (file, place) = match scenario.flows.get(e.device as usize) {
+        Some(Flow::Trace(flow)) => (flow.path.clone(), e.place),
+        Some(Flow::Synthetic(_)) | None => (path.shown(), wp_trace::Place::Line(scenario.line)),
+    };
+    TraceError { file, place, what, help: help.to_owned(), host: false }
+}
+
 /// Replays.
 pub(super) fn run(path: &Path, a: &TraceArgs, out: &Out) -> ExitCode {
-    let read = wp_machine::host::text::read_at_most(path, BYTES_MAX);
-    let text = match read {
-        Ok(text) => text,
-        Err(e) => return out.host_error(path, &e),
-    };
-    let workload = match mqsim::parse(&path.shown(), &text) {
-        Ok(workload) => workload,
-        Err(e) => return out.trace_error(&e),
-    };
-    let scenario = match chosen(path, &workload, a.scenario, out) {
-        Ok(scenario) => scenario,
-        Err(code) => return code,
-    };
+    match replayed(path, a, out) {
+        Ok(code) | Err(code) => code,
+    }
+}
+
+fn replayed(path: &Path, a: &TraceArgs, out: &Out) -> Result<ExitCode, ExitCode> {
+    let text = wp_machine::host::text::read_at_most(path, BYTES_MAX);
+    let text = text.map_err(|e| out.host_error(path, &e))?;
+    let workload = mqsim::parse(&path.shown(), &text).map_err(|e| out.trace_error(&e))?;
+    let scenario = chosen(path, &workload, a.scenario, out)?;
     if let Some((line, what)) = &scenario.unsupported {
         let what = format!("{}: line {line}: {what}: not supported", path.shown());
         let help = "flows share all dies here; give them the same IDs";
-        return out.fail(Exit::Unsupported, "partition", &what, help);
+        return Err(out.fail(Exit::Unsupported, "partition", &what, help));
     }
-    let options = match a.options(Mode::Timed) {
-        Ok(options) => options,
-        Err((key, what, help)) => return out.fail(Exit::Usage, key, &what, &help),
-    };
-    let (on, device) = match device_of(a, out) {
-        Ok(device) => device,
-        Err(code) => return code,
-    };
+    let options = a.options(Mode::Timed);
+    let options = options.map_err(|(key, what, help)| out.fail(Exit::Usage, key, &what, &help))?;
+    let (on, device) = device_of(a, out)?;
     let stop = out.interrupt_in_parts();
     let live = Progress::new("replay");
-    let part = device.limits().sectors / scenario.flows.len() as u64;
-    // Flows begin at whole blocks of the device.
-    let unit = u64::from(device.limits().logical_bytes) / wp_base::SECTOR_BYTES;
-    let part = part - part % unit.max(1);
-    if part == 0 {
-        let what = format!("{on} has no room for {} flows", scenario.flows.len());
-        return out.fail(Exit::Usage, "on", &what, "a larger device");
-    }
+    let part = part_of(scenario, (&on, &*device), out)?;
     let mut streams = Vec::new();
     for (n, flow) in (0u64..).zip(&scenario.flows) {
         let place = (n * part, part);
-        match stream(path, flow, (n as u32, place), a.torn_ok, &live) {
-            Ok(stream) => streams.push(stream),
-            Err(e) => return out.trace_error(&e),
-        }
+        let stream = stream(path, flow, (n as u32, place), a.torn_ok, &live);
+        streams.push(stream.map_err(|e| out.trace_error(&e))?);
     }
     let mut go_on = progress(&live, &stop, &String::new);
     let played = replay_streams(device, streams, &options, &mut go_on);
     drop(go_on);
     drop(live);
     let of = OfWorkload { path, scenario, on: &on, options: &options };
-    finish(played, out, |e, what, help| {
-        // A request is of a line of its trace, or of none.
-        let flow = scenario.flows.get(e.device as usize);
-        let help = help.to_owned();
-        match flow {
-            Some(Flow::Synthetic(_)) | None => TraceError {
-                file: path.shown(),
-                place: wp_trace::Place::Line(scenario.line),
-                what,
-                help,
-                host: false,
-            },
-            Some(Flow::Trace(flow)) => {
-                TraceError { file: flow.path.clone(), place: e.place, what, help, host: false }
-            }
-        }
-    })
-    .map_or_else(
-        |code| code,
-        |outcome| {
-            let exit = super::trace::exit_of(&outcome);
-            out.answer(exit, &of.document(&outcome), &of.text(&outcome))
-        },
-    )
+    let outcome = finish(played, out, |e, what, help| place_of(path, scenario, e, what, help))?;
+    let exit = super::trace::exit_of(&outcome);
+    Ok(out.answer(exit, &of.document(&outcome), &of.text(&outcome)))
 }
 
 /// The requests of a flow in its part of the device, and its pace.

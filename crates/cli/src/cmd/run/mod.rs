@@ -1,29 +1,29 @@
 //! `run`.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod result;
+
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use serde_json::{Value, json};
 use wp_base::event::{Class, Event, Record};
-use wp_base::plain::Shown as _;
 use wp_base::{FsResult, Sector};
 use wp_block::QueueConfig;
-use wp_machine::classify::{Classifier, is_listed, lines_to_tsv, mark};
+use wp_machine::classify::{Classifier, is_listed};
 use wp_machine::host::{Output, Scratch, Shape};
 use wp_machine::profile::Profile;
 use wp_machine::registry;
-use wp_machine::results::{EVENTS, Results, events_compressed, sha256};
-use wp_machine::workload::fio::{self, WRITE_SHORT};
-use wp_machine::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
+use wp_machine::results::sha256;
+use wp_machine::workload::fio;
 use wp_machine::workload::{Inputs, WorkloadReport};
 use wp_machine::{Machine, MachineError, MachineSpec};
+use wp_medium::Medium;
 use wp_vfs::{JournalConflict, Options, Vfs};
 use wp_workload::program::Program;
 
-use crate::output::{Exit, Out, path};
+use crate::output::{Exit, Out};
 use crate::outputs;
 use crate::progress::Progress;
 
@@ -281,43 +281,6 @@ pub(super) fn classes(ran: &Ran) -> FsResult<BTreeMap<usize, String>> {
     Ok(ran.records.iter().enumerate().filter_map(class).collect())
 }
 
-/// Block and journal events with the classes of their blocks, counted from where the workload marks
-/// its fsync, or from the first; nothing of a run without events.
-fn lines(machine: &Machine, records: &[Record]) -> Option<FsResult<String>> {
-    let last = records.len().checked_sub(1)?;
-    let zero = mark(records, MARK_FSYNC).unwrap_or(0);
-    let end = mark(records, MARK_RETURN).unwrap_or(last);
-    let spec = machine.spec();
-    let named = Classifier::of_writes(spec.fs, &spec.fs_options, machine.view(), spec.start);
-    let took = records[end].at.0 as i64 - records[zero].at.0 as i64;
-    Some(named.map(|c| lines_to_tsv(&c.lines(records, zero), took)))
-}
-
-/// Journal conflicts: sums by type of block and case, then what each task met.
-fn conflicts_json(met: &[JournalConflict]) -> Value {
-    let sum = |rows: &mut dyn Iterator<Item = &JournalConflict>| {
-        rows.fold((0, 0), |(calls, lost), r| (calls + r.calls, lost + r.lost_ns))
-    };
-    let by = |key: fn(&JournalConflict) -> &str| {
-        let keys: BTreeSet<&str> = met.iter().map(key).collect();
-        let each = keys.into_iter().map(|k| {
-            let (calls, lost_ns) = sum(&mut met.iter().filter(|r| r.counts && key(r) == k));
-            (k.to_owned(), json!({ "calls": calls, "lost_ns": lost_ns }))
-        });
-        each.collect::<serde_json::Map<String, Value>>()
-    };
-    let (calls, lost_ns) = sum(&mut met.iter().filter(|r| r.counts));
-    let rows: Vec<Value> = met
-        .iter()
-        .map(|r| {
-            json!({ "task": r.task, "block": r.block, "case": r.case, "counts": r.counts,
-                "calls": r.calls, "lost_ns": r.lost_ns })
-        })
-        .collect();
-    json!({ "calls": calls, "lost_ns": lost_ns, "by_block": by(|r| r.block),
-        "by_case": by(|r| r.case), "by_task": by(|r| &r.task), "rows": rows })
-}
-
 /// Is there room for the files that the workload lays out, what each takes in bytes? Errors: no,
 /// with those that need most.
 pub(super) fn verify_room(
@@ -349,6 +312,17 @@ pub(super) fn verify_room(
     )))
 }
 
+/// A workload with its options, and the machine that it runs on, before it is made.
+struct Asked {
+    spec: MachineSpec,
+    image: Option<Medium>,
+    workload: &'static wp_machine::workload::WorkloadEntry,
+    options: Options,
+    /// What was asked, as TOML.
+    resolved: String,
+    inputs: Inputs,
+}
+
 /// Runs a workload on a machine; `events`: how many are recorded at most, `None`: none. Errors:
 /// told, and the exit code.
 pub(super) fn perform(
@@ -372,21 +346,29 @@ pub(super) fn perform(
             "`writepath list fs`, `list devices` and `list workloads` list names and options",
         )
     })?;
-    let mut toml = resolved(a, &spec, workload, &options);
+    let mut resolved = resolved(a, &spec, workload, &options);
     let inputs = (workload.inputs)(&options)
         .map_err(|e| out.fail(Exit::Usage, "config", &e.to_string(), ""))?;
     for (n, (_, bytes)) in inputs.iter().enumerate() {
-        writeln!(toml, "input.{n} = {:?}", sha256(bytes)).expect("a string takes it");
+        writeln!(resolved, "input.{n} = {:?}", sha256(bytes)).expect("a string takes it");
     }
     let image = match &a.image {
         None => None,
         Some(path) => {
             let (m, bytes) = crate::images::load(path, out)?;
-            writeln!(toml, "image_bytes = {bytes}").expect("a string takes it");
+            writeln!(resolved, "image_bytes = {bytes}").expect("a string takes it");
             Some(m)
         }
     };
-    let outcome = (|| {
+    let asked = Asked { spec, image, workload, options, resolved, inputs };
+    asked.play(events).map_err(|e| out.machine_error(&e))
+}
+
+impl Asked {
+    /// Makes the machine, and runs the workload on it.
+    fn play(self, events: Option<usize>) -> Result<Ran, MachineError> {
+        let Asked { spec, image, workload, options, resolved, inputs } = self;
+        let is_new = image.is_none();
         let machine = Machine::new(spec, image)?;
         let now = machine.rt.shared_now();
         let _shown = Progress::asking("run", move || {
@@ -395,16 +377,15 @@ pub(super) fn perform(
         });
         let vfs = machine.mount()?;
         // What an image holds already may be what the files take.
-        if a.image.is_none() {
+        if is_new {
             let needs = (workload.room)(&options, machine.spec().fs);
             verify_room(&machine, &vfs, workload.name, needs)?;
         }
         machine.rt.probe().set_limit(events.unwrap_or(0));
         machine.record(if events.is_some() { Class::ALL } else { Class(0) });
         let v = vfs.clone();
-        let o = options.clone();
         let mut report = machine
-            .block_on("w2", async move { (workload.run)(&v, &o).await })?
+            .block_on("w2", async move { (workload.run)(&v, &options).await })?
             .map_err(|error| MachineError::Fs { during: "workload", error })?;
         let (records, left_out) = (machine.rt.probe().take(), machine.rt.probe().left_out());
         machine.record(Class(0));
@@ -422,21 +403,10 @@ pub(super) fn perform(
             fs_counters,
             conflicts,
             workload,
-            resolved: toml,
+            resolved,
             inputs,
         })
-    })();
-    outcome.map_err(|e| out.machine_error(&e))
-}
-
-/// The device's counters; those of further devices with their number.
-fn device_counters(machine: &Machine) -> serde_json::Map<String, Value> {
-    let first = machine.queue.with_device(|d| d.counters()).into_iter();
-    let more = machine.more.iter().zip(2..).flat_map(|((queue, _), n)| {
-        let counters = queue.with_device(|d| d.counters());
-        counters.into_iter().map(move |(k, v)| (format!("device{n}.{k}"), json!(v)))
-    });
-    first.map(|(k, v)| (k.to_owned(), json!(v))).chain(more).collect()
+    }
 }
 
 /// Saves the partition and fio's report where that was asked for.
@@ -524,7 +494,7 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         }
     };
     save((image, fio), &ran, out)?;
-    finish(a, ran, out)
+    result::keep(a, ran, out)
 }
 
 /// Runs the program of the host on a machine of its own, and says what was recorded.
@@ -546,80 +516,4 @@ fn recorded(a: &Args, fs: &str, out: &Out) -> Result<Program, ExitCode> {
         outputs::finish(file, program.to_string().as_bytes(), out)?;
     }
     Ok(program)
-}
-
-/// Keeps and prints what a run gave.
-fn finish(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
-    let lines = lines(&ran.machine, &ran.records);
-    let Ran { machine, calls, failed, records, left_out, report, .. } = ran;
-    let Ran { fs_counters, conflicts, workload, .. } = ran;
-    let numbers: serde_json::Map<String, Value> =
-        report.numbers.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
-    let fs_counters: BTreeMap<&str, u64> = fs_counters.into_iter().collect();
-    let summary = json!({
-        "schema": "writepath.run/1", "workload": workload.name, "numbers": numbers,
-        "device_counters": device_counters(&machine), "fs_counters": fs_counters,
-        "notes": report.notes, "journal_conflicts": conflicts_json(&conflicts),
-        "calls": calls, "failed_calls": failed.iter().map(failed_json).collect::<Vec<_>>(),
-        "events": records.len() as u64 + left_out, "events_left_out": left_out,
-        "virtual_time_ns": machine.rt.now().0,
-    });
-    let mut results = Results::default();
-    if a.no_events {
-        // It does not take the place of a result with events.
-        results.set_key("without events");
-    } else if left_out > 0 {
-        results.set_key(&format!("the first {} events", records.len()));
-        out.note(&format!(
-            "note: the first {} of {} events are recorded; --max-events N records more",
-            records.len(),
-            records.len() as u64 + left_out
-        ));
-    }
-    results.add("resolved.toml", ran.resolved);
-    results.add("summary.json", serde_json::to_vec_pretty(&summary).unwrap_or_default());
-    if !a.no_events {
-        let events = events_compressed(&records).map_err(|e| out.host_error(&a.out, &e))?;
-        results.add(EVENTS, events);
-    }
-    for (n, (_, bytes)) in ran.inputs.into_iter().enumerate() {
-        results.add(&format!("input-{n}"), bytes);
-    }
-    for (name, document) in &report.documents {
-        results.add(name, serde_json::to_vec_pretty(document).unwrap_or_default());
-    }
-    for (name, text) in &report.files {
-        results.add(name, text.clone());
-    }
-    for note in &report.notes {
-        out.note(note);
-    }
-    if let Some(lines) = lines {
-        let tsv = lines.map_err(|e| out.fs_error("classes of blocks", &e))?;
-        results.add("lines.tsv", tsv);
-    }
-    let dir = results.write(&a.out, workload.name).map_err(|e| out.host_error(&a.out, &e))?;
-    let mut text = String::new();
-    for (k, v) in &report.numbers {
-        writeln!(text, "{k:<12} {v}").expect("a string takes it");
-    }
-    for (name, errno, n) in &failed {
-        writeln!(text, "{:<12} {n} x {name}: {errno}", "FAILED CALLS").expect("a string takes it");
-    }
-    let short = report.numbers.iter().filter(|(k, _)| k.ends_with(WRITE_SHORT));
-    let short: u64 = short.map(|(_, n)| *n).sum();
-    if short > 0 {
-        writeln!(text, "{:<12} {short} calls", "SHORT WRITES").expect("a string takes it");
-    }
-    writeln!(text, "result       {}", dir.shown()).expect("a string takes it");
-    let mut doc = summary;
-    doc["result"] = path(&dir);
-    // The program asked for more than the storage did: its numbers are not those of the workload.
-    let exit = if failed.is_empty() && short == 0 { Exit::Ok } else { Exit::Simulated };
-    Ok(out.answer(exit, &doc, &text))
-}
-
-/// Calls that failed, for programs.
-fn failed_json((name, errno, n): &(&str, &str, u64)) -> Value {
-    json!({ "call": name, "errno": errno, "count": n })
 }
