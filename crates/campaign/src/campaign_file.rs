@@ -13,7 +13,7 @@ use wp_crash::{Rule, Totals, Violation};
 use wp_machine::host::{Existing, output, text};
 
 use super::calls::Calls;
-use super::campaign::{Findings, Found};
+use super::findings::{Findings, Found};
 
 const SCHEMA: &str = "writepath.crash.campaign/2";
 

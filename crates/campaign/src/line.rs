@@ -5,8 +5,9 @@ use std::fmt::Write;
 use wp_crash::{Profile, Telling};
 use wp_workload::program::Program;
 
-use super::campaign::{Campaign, Space};
+use super::campaign::Campaign;
 use super::play::Bench;
+use super::space::Space;
 
 /// Rules besides POSIX that `--require` takes, by their words.
 pub const RULES: [&str; 13] = [

@@ -17,8 +17,8 @@ use wp_medium::{Medium, MediumView, Overlay, PAGE_BYTES, Slice, View};
 use wp_vfs::{FileType, SurveyedFile};
 use wp_workload::program::{Interleavings, Program, Step};
 
-use super::campaign::Space;
 use super::play::{Bench, Played, play_after, play_on};
+use super::space::Space;
 use super::story::Cut;
 
 /// States of a power failure that a life is run on, at most.

@@ -16,7 +16,8 @@ use wp_machine::MachineError;
 use wp_medium::Medium;
 use wp_workload::program::{Call, Program, Step};
 
-use super::campaign::{Campaign, Found};
+use super::campaign::Campaign;
+use super::findings::Found;
 use super::play::{Played, play_on};
 use super::simpler::{self, Line};
 

@@ -17,7 +17,7 @@ use wp_medium::Medium;
 use wp_medium::write_log::{LogEntry, LogFlags, write_log};
 use wp_workload::program::Program;
 
-use super::campaign::Space;
+use super::space::Space;
 use super::story::Cut;
 
 /// What is written.

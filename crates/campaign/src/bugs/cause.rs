@@ -8,7 +8,9 @@ use wp_vfs::Options;
 use wp_workload::program::Program;
 
 use super::{Bug, all, find, versions_of};
-use crate::campaign::{Campaign, Findings, Source, Watch, resume};
+use crate::campaign::{Campaign, Watch, resume};
+use crate::findings::Findings;
+use crate::source::Source;
 
 /// A bug and the options that fix it in one file system.
 struct Mend {
@@ -172,7 +174,7 @@ mod tests {
 
     use super::*;
     use crate::Bench;
-    use crate::campaign::Space;
+    use crate::space::Space;
 
     fn setting(fs: &str) -> Campaign {
         let (entry, options) = file_system(fs).expect("a file system");

@@ -18,10 +18,13 @@ use wp_machine::MachineError;
 use wp_machine::spec::file_system;
 use wp_workload::program::Program;
 
-use crate::campaign::{Campaign, Findings, Found, Source, Space, Watch, resume};
+use crate::campaign::{Campaign, Watch, resume};
+use crate::findings::{Findings, Found};
 use crate::play::{Bench, play};
 use crate::programs::Make;
 use crate::sequences::{self, Of};
+use crate::source::Source;
+use crate::space::Space;
 use crate::wild::Extras;
 
 /// One side of a bug.

@@ -20,11 +20,11 @@
 use wp_crash::{Profile, Rule};
 
 use super::{BUG, Bug, PLAIN, Programs, Side};
-use crate::campaign::Space;
 use crate::programs::{
     beside, direct, emptied, errors, far, fill, logged, moved, nameless, ordered, publish, save,
     zeroed,
 };
+use crate::space::Space;
 
 /// Little memory, so that the flusher is at work, and a slow device.
 const PHONE: Side =

@@ -1,0 +1,76 @@
+//! Where the programs of a campaign come from.
+
+use std::sync::Arc;
+
+use wp_workload::program::{Interleavings, Program};
+
+use super::lives::Lives;
+use super::sequences::Of;
+use super::wild::{self, Extras};
+use super::{database, sequences};
+
+/// Where programs come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// One, as text.
+    Text(Program),
+    /// One with power failures in it.
+    Lives(Arc<Lives>),
+    /// Interleavings of one with threads.
+    Threads(Arc<Interleavings>),
+    /// Every sequence of this number of these operations.
+    Sequences(Of, u32),
+    /// Random ones.
+    Wild {
+        /// Seed of the first.
+        seed: u64,
+        /// Calls of each, about.
+        calls: u32,
+        /// What they may do.
+        extras: Extras,
+    },
+    /// Databases with rollback journals.
+    Database {
+        /// Seed of the first.
+        seed: u64,
+        /// Databases of a transaction.
+        journals: u32,
+    },
+    /// Those of [`super::programs`].
+    Made {
+        /// Seed of the first.
+        seed: u64,
+        /// The one of a seed.
+        make: super::programs::Make,
+    },
+}
+
+impl Source {
+    /// How many there are; `None`: as many as one likes.
+    pub fn count(&self) -> Option<u64> {
+        match self {
+            Source::Text(_) => Some(1),
+            Source::Lives(lives) => Some(lives.count()),
+            Source::Threads(all) => Some(all.programs().len() as u64),
+            Source::Sequences(of, length) => Some(sequences::count(*of, *length)),
+            Source::Wild { .. } | Source::Database { .. } | Source::Made { .. } => None,
+        }
+    }
+
+    /// Program number `n`.
+    pub fn program(&self, n: u64) -> Program {
+        match self {
+            Source::Text(p) => p.clone(),
+            Source::Lives(lives) => lives.program(n),
+            Source::Threads(all) => all.programs().get(n as usize).cloned().unwrap_or_default(),
+            Source::Sequences(of, length) => sequences::program(*of, *length, n),
+            Source::Wild { seed, calls, extras } => {
+                wild::generate(seed.wrapping_add(n), *calls, *extras)
+            }
+            Source::Database { seed, journals } => {
+                database::program(seed.wrapping_add(n), *journals)
+            }
+            Source::Made { seed, make } => make(seed.wrapping_add(n)),
+        }
+    }
+}
