@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use wp_base::FsError;
 use wp_base::plain::Shown as _;
+use wp_block::QueueConfig;
 use wp_campaign::lives::Lives;
 use wp_campaign::{Bench, Campaign, KnownFailures, Source, Space, line, mutate};
 use wp_crash::{Plan, Profile};
-use wp_machine::MachineError;
 use wp_machine::host::text;
+use wp_machine::{MachineError, make_device};
 use wp_workload::program::{Call, Interleavings, Program};
 
 use super::args::{GeneratedArgs, MachineArgs, ProgramsArgs, RulesArgs, SamplesArgs, StatesArgs};
 use super::check::Check;
+use super::plan::Wrong;
 use super::programs::Programs;
 use crate::cmd::eras;
 
@@ -80,10 +82,11 @@ const SOME: u64 = 100;
 
 impl Setup {
     /// Errors: what is wrong in what is given.
-    pub(super) fn new(given: &Given) -> Result<Setup, String> {
+    pub(super) fn new(given: &Given) -> Result<Setup, Wrong> {
         let [fs, device, space] = given.words.map(str::to_owned);
         let words = Words { fs, device, space, size: given.machine.size.clone() };
         let bench = bench(&words, given)?;
+        verify_parts(&bench)?;
         Ok(Setup {
             profile: profile(given.rules.require.as_deref(), &bench)?,
             space: crash_states(&words.space, given.states.atomic)?,
@@ -273,6 +276,20 @@ fn bench(words: &Words, given: &Given) -> Result<Bench, String> {
         fit(&mut bench);
     }
     Ok(bench)
+}
+
+/// Errors: a device or an elevator that there is not, or that cannot be so.
+fn verify_parts(bench: &Bench) -> Result<(), Wrong> {
+    let devices = [(&bench.device, &bench.device_params)];
+    for (name, params) in devices.into_iter().chain(bench.more.iter().map(|(n, p)| (n, p))) {
+        make_device(name, params)
+            .map_err(|e| Wrong::new("device", e.to_string(), "writepath list devices"))?;
+    }
+    let elevator = Some(bench.elevator.as_str()).filter(|name| !name.is_empty());
+    match QueueConfig::for_kernel(bench.kernel, elevator) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Wrong::new("elevator", e, "writepath list elevators")),
+    }
 }
 
 /// Gives the device the least of some capacities that has room for the file system.

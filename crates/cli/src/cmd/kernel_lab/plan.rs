@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use wp_machine::make_device;
 use wp_machine::profile::Profile;
 use wp_machine::spec::device;
 use wp_parity::kernel_lab::suite::{Row, SUITES, Suite as Table};
@@ -160,11 +161,14 @@ fn campaign(
             return Err(Wrong::new(what, message, ""));
         }
     }
+    let wrong = |e: String| Wrong::new("device", e, "writepath list devices");
+    let device = device(drive).map_err(wrong)?;
+    make_device(&device.0, &device.1).map_err(|e| wrong(e.to_string()))?;
     let plan = Plan {
         fs: fs.to_owned(),
         mount: mount.to_owned(),
         mkfs: a.mkfs.clone(),
-        device: device(drive).map_err(|e| Wrong::new("device", e, "writepath list devices"))?,
+        device,
         loss,
         cycles: a.cycles,
         seed: a.seed,
