@@ -199,6 +199,7 @@ fn whatever_a_document_holds_the_page_is_well_formed_or_refused() {
             }
             let paper = Paper {
                 slug: slug.to_owned(),
+                figures: wp_papers::page::figures(slug, &changed),
                 document: changed,
                 text: String::new(),
                 resolved: String::new(),

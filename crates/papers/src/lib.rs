@@ -9,6 +9,7 @@ pub mod inode_trim;
 pub mod journal_conflict;
 pub mod kernels;
 pub mod matrix;
+pub mod page;
 pub mod perturb;
 pub mod techniques;
 pub mod today;

@@ -21,6 +21,7 @@ fn input() -> Input {
             .collect();
         Paper {
             slug: slug.to_owned(),
+            figures: wp_papers::page::figures(slug, &json!({ "claims": judged })),
             document: json!({ "claims": judged }),
             text: "tables </pre>".to_owned(),
             resolved: format!("paper = \"{slug}\"\n"),

@@ -223,6 +223,7 @@ impl Results {
                 .map_err(|e| Refusal::Result(self.dir.join("resolved.toml"), e, AGAIN))?;
             return Ok(Found::Paper(Paper {
                 command: asked.command(),
+                figures: wp_papers::page::figures(&asked.paper, &document),
                 slug: asked.paper,
                 is_quick: asked.quick,
                 document,

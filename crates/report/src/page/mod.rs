@@ -1,7 +1,7 @@
 //! One HTML file that shows what runs found: figures, tables, claims, in English or Korean.
 //!
 //! ```text
-//! claims.json of a paper ─> claim::Claim, papers::blocks ─┐
+//! claims.json of a paper ─> claim::Claim, Figures::blocks ─┐
 //! summary.json, points.csv, claims of a run ─> run::blocks ┴─> block ─> draw, lanes, table ─> html
 //! ```
 //! Invariants: 1. the page is a function of its input: the same results give the same bytes.
@@ -17,21 +17,28 @@ mod figure;
 mod html;
 mod jobs;
 mod lanes;
-mod papers;
 mod run;
 mod scale;
 mod sections;
+mod source;
 mod summary;
 mod table;
-mod words;
+pub mod words;
 
 use std::fmt;
+use std::rc::Rc;
 
 use serde_json::Value;
 
-use self::claim::{Claim, Remark};
+pub use self::block::Block;
+pub use self::claim::{Claim, Remark, pair};
+pub use self::figure::{Axis, Figure, Mark, Point, Series, Shape};
 pub use self::jobs::Rated;
-pub use self::words::Lang;
+pub use self::lanes::{Lane, Lanes, Span};
+pub use self::scale::number;
+pub use self::source::{About, Figures, Source};
+pub use self::table::{Cell, Table};
+pub use self::words::{Lang, Text};
 
 /// Results of a paper.
 #[derive(Clone, Debug)]
@@ -40,6 +47,8 @@ pub struct Paper {
     pub slug: String,
     /// `claims.json`.
     pub document: Value,
+    /// What it brings to the page. `None`: its claims are shown alone.
+    pub figures: Option<Rc<dyn Figures>>,
     /// `tables.txt`: what the command printed.
     pub text: String,
     /// `resolved.toml`: what was asked for, in full.

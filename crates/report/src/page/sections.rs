@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::block::{Block, draw_all};
 use super::claim::{self, Claim};
 use super::html::Html;
-use super::papers::{self, Source};
+use super::source::Source;
 use super::words::{self, Lang, Text};
 use super::{Input, Paper, Read, run, summary};
 
@@ -87,10 +87,6 @@ fn patterns(h: &mut Html) {
     h.line();
 }
 
-fn title_of(slug: &str, lang: Lang) -> String {
-    papers::known(slug).map_or_else(|| slug.to_owned(), |k| k.title.of(lang).to_owned())
-}
-
 fn top(input: &Input, papers: &[Read<'_>], lang: Lang, h: &mut Html) {
     h.el("header", &[("class", "top")], |h| {
         h.el("div", &[("class", "tools")], |h| {
@@ -150,17 +146,18 @@ fn provenance(items: &[(Text, &str)], resolved: &str, lang: Lang, h: &mut Html) 
 }
 
 fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Block>, h: &mut Html) {
-    let Paper { slug, document, text, resolved, command, hash, digest, is_quick } = read.paper;
-    let known = papers::known(slug);
+    let Paper { slug, document, figures, text, resolved, command, hash, digest, is_quick } =
+        read.paper;
+    let about = figures.as_ref().map(|f| f.about());
     h.el("section", &[("id", slug), ("class", "paper")], |h| {
         h.el("h2", &[], |h| {
             h.leaf("span", &[("class", "slug")], slug);
             h.text(" ");
-            h.text(&title_of(slug, lang));
+            h.text(about.map_or(slug, |a| a.title.of(lang)));
         });
-        if let Some(known) = &known {
-            h.leaf("p", &[("class", "says")], known.says.of(lang));
-            h.leaf("p", &[("class", "setup")], known.setup.of(lang));
+        if let Some(about) = about {
+            h.leaf("p", &[("class", "says")], about.says.of(lang));
+            h.leaf("p", &[("class", "setup")], about.setup.of(lang));
         }
         if *is_quick {
             h.leaf("p", &[("class", "quick")], words::QUICK.of(lang));
@@ -170,9 +167,8 @@ fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Blo
             [(words::COMMAND, command.as_str()), (words::HASH, &result), (words::DIGEST, digest)];
         provenance(&made, resolved, lang, h);
         summary::bar(&read.claims, lang, h);
-        if let Some(known) = &known {
-            let source = Source { doc: document, claims: &read.claims, phrases, lang };
-            let blocks = known.blocks(&source);
+        if let Some(figures) = figures {
+            let blocks = figures.blocks(&Source { claims: &read.claims, phrases, lang });
             h.leaf("h3", &[], words::SHOWN_BELOW.of(lang));
             draw_all(&blocks, &read.claims, lang, h);
             all.extend(blocks);

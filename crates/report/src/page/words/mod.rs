@@ -18,13 +18,13 @@ mod names;
 mod trim;
 
 pub(super) use claims::claim;
-pub(super) use common::*;
-pub(super) use direct::*;
-pub(super) use ext4::*;
-pub(super) use f2fs::*;
-pub(super) use journal::*;
+pub use common::*;
+pub use direct::*;
+pub use ext4::*;
+pub use f2fs::*;
+pub use journal::*;
 pub(super) use names::name;
-pub(super) use trim::*;
+pub use trim::*;
 
 /// Language of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,8 @@ impl Text {
 /// Texts by name, and `TEXTS` with all of them for the test.
 macro_rules! texts {
     ($($name:ident: $en:literal, $ko:literal;)*) => {
-        $(pub(in crate::page) const $name: $crate::page::words::Text =
+        $(#[doc = concat!("`", $en, "`")]
+        pub const $name: $crate::page::words::Text =
             $crate::page::words::Text { en: $en, ko: $ko };)*
         #[cfg(test)]
         pub(super) const TEXTS: &[(&str, $crate::page::words::Text)] =

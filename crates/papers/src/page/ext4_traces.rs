@@ -6,13 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use wp_report::page::{Block, Cell, Lane, Lanes, Span, Table, number, words};
 
 use super::{Source, each, list, num, word};
-use crate::page::block::Block;
-use crate::page::lanes::{Lane, Lanes, Span};
-use crate::page::scale::number;
-use crate::page::table::{Cell, Table};
-use crate::page::words;
 
 /// Tables and pictures.
 pub fn blocks(s: &Source<'_>) -> Vec<Block> {

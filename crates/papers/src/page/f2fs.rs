@@ -1,14 +1,11 @@
 //! Paper f2fs-oprw: table 3.1, figures 6.1 to 6.3, tables 6.2 and 6.3, the region of table 6.2.
 
 use serde_json::Value;
+use wp_report::page::{
+    Axis, Block, Cell, Figure, Point, Series, Shape, Table, Text, number, pair, words,
+};
 
 use super::{Source, f2fs_flows, list, num, word};
-use crate::page::block::Block;
-use crate::page::claim::pair;
-use crate::page::figure::{Axis, Figure, Point, Series, Shape};
-use crate::page::scale::number;
-use crate::page::table::{Cell, Table};
-use crate::page::words::{self, Text};
 
 /// All of it.
 pub fn blocks(s: &Source<'_>) -> Vec<Block> {

@@ -1,13 +1,11 @@
 //! Paper journal-conflict: tables 2 and 3, graphs 1 and 2, and the cure.
 
 use serde_json::Value;
+use wp_report::page::{
+    Axis, Block, Cell, Figure, Point, Series, Shape, Table, Text, number, words,
+};
 
 use super::{Source, each, list, num, word};
-use crate::page::block::Block;
-use crate::page::figure::{Axis, Figure, Point, Series, Shape};
-use crate::page::scale::number;
-use crate::page::table::{Cell, Table};
-use crate::page::words::{self, Text};
 
 /// Types of blocks, in the paper's order.
 const TYPES: [&str; 6] = ["S", "G", "DB", "IB", "IT", "D"];

@@ -1,13 +1,11 @@
 //! Paper ext4-fsync: figures 9 to 11, null predictors, power cuts, real kernels.
 
 use serde_json::Value;
+use wp_report::page::{
+    Axis, Block, Cell, Figure, Mark, Point, Series, Shape, Table, Text, number, words,
+};
 
 use super::{Source, each, ext4_traces, list, num, word};
-use crate::page::block::Block;
-use crate::page::figure::{Axis, Figure, Mark, Point, Series, Shape};
-use crate::page::scale::number;
-use crate::page::table::{Cell, Table};
-use crate::page::words::{self, Text};
 
 /// All of it.
 pub fn blocks(s: &Source<'_>) -> Vec<Block> {

@@ -1,13 +1,11 @@
 //! Paper direct-io: figures 1 and 2, ratios, who moves blocks, what a crash leaves.
 
 use serde_json::Value;
+use wp_report::page::{
+    Axis, Block, Cell, Figure, Point, Series, Shape, Table, Text, number, words,
+};
 
 use super::{Source, bytes, each, list, num, word};
-use crate::page::block::Block;
-use crate::page::figure::{Axis, Figure, Point, Series, Shape};
-use crate::page::scale::number;
-use crate::page::table::{Cell, Table};
-use crate::page::words::{self, Text};
 
 /// All of it.
 pub fn blocks(s: &Source<'_>) -> Vec<Block> {

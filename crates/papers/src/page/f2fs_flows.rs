@@ -1,13 +1,9 @@
 //! Paper f2fs-oprw: figures 2.1 and 5.1 to 5.4, from recorded runs.
 
 use serde_json::Value;
+use wp_report::page::{Block, Cell, Lane, Lanes, Span, Table, number, words};
 
 use super::{Source, list, num, word};
-use crate::page::block::Block;
-use crate::page::lanes::{Lane, Lanes, Span};
-use crate::page::scale::number;
-use crate::page::table::{Cell, Table};
-use crate::page::words;
 
 /// Pictures of the fsyncs, and the drive's pointers during the first.
 pub fn blocks(s: &Source<'_>) -> Vec<Block> {
