@@ -3,8 +3,9 @@
 use std::ops;
 
 use serde::Serialize;
-use wp_papers::claims::{Claim, Claims, Judged, Kind, Measured, PaperValue};
+use wp_papers::claims::{Claim, Claims, Measured};
 use wp_papers::vary::Range;
+use wp_report::claim::{Judged, Kind, PaperValue};
 use wp_workload::fio::{Diagnostic, Place};
 
 use super::expected_metrics::is_count;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use wp_base::plain::{self, Shown as _};
 use wp_machine::host::{folder, text};
 use wp_machine::results::{ENGINE, sha256};
-use wp_papers::claims::Verdict;
+use wp_report::claim::Verdict;
 
 use super::claims::{Answered, judge};
 use super::table::{self, Row};

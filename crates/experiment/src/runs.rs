@@ -167,7 +167,7 @@ pub fn run_all(
 mod tests {
     use std::path::Path;
 
-    use wp_papers::claims::Verdict;
+    use wp_report::claim::Verdict;
 
     use super::super::claims::Answered;
     use super::super::{Checked, Number, parse};

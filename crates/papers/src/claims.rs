@@ -21,10 +21,11 @@ mod tests;
 use std::fmt;
 
 pub use book::Book;
-pub use judge::{Judged, Measured, Verdict, judge};
+pub use judge::{Measured, judge};
 pub use pins::{Pins, VerdictChange, check_pins};
 pub use reasons::Reasons;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use wp_report::claim::{Kind, PaperValue};
 
 /// The claims of all papers, as fixed before anything was run.
 pub const CLAIMS_TOML: &str = include_str!("../../../papers/claims.toml");
@@ -75,26 +76,6 @@ impl fmt::Display for ClaimError {
 }
 
 impl std::error::Error for ClaimError {}
-
-/// Does the number fall out of the model, or was it put in?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// It falls out of running the model.
-    Prediction,
-    /// It sets a parameter of the model, and proves nothing.
-    Input,
-}
-
-/// A value as the paper states it: a number, or a word where it gives none ("larger").
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum PaperValue {
-    /// A number, in the claim's unit.
-    Number(#[serde(serialize_with = "judge::plain")] f64),
-    /// A word.
-    Word(String),
-}
 
 /// One claim of a paper. Read from the file only; nothing changes one.
 #[derive(Clone, Debug, PartialEq)]

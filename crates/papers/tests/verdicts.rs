@@ -1,13 +1,14 @@
 //! Every verdict is pinned: a change of one is a reviewed diff of `papers/verdicts.toml`.
 
 use wp_machine::testing::{blessing, repository};
-use wp_papers::claims::{Judged, Reasons, Verdict, check_pins};
+use wp_papers::claims::{Reasons, check_pins};
 use wp_papers::journal_conflict::System;
 use wp_papers::{
     direct_io, ext4_fsync,
     f2fs_oprw::{self, Ended},
     inode_trim, journal_conflict,
 };
+use wp_report::claim::{Judged, Verdict};
 
 /// A reason that a run gives, and the Korean page would leave in English.
 fn assert_korean(claims: &[Judged]) {

@@ -4,9 +4,11 @@
 //! runs, reads or writes files.
 
 mod causality;
+pub mod claim;
 pub mod commands;
 pub mod compare;
 pub mod diff;
+pub mod document;
 pub mod draw;
 pub mod explain;
 pub mod flow;

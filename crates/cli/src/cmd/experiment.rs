@@ -249,8 +249,8 @@ fn answer(e: &Experiment, rows: &[Row], ready: &Ready, dir: &Path, out: &Out) ->
 }
 
 /// A claim for the table: one of the file's own has its band in place of a paper's value.
-fn shown(a: &Answered) -> wp_papers::claims::Judged {
-    use wp_papers::claims::PaperValue;
+fn shown(a: &Answered) -> wp_report::claim::Judged {
+    use wp_report::claim::PaperValue;
     let mut judged = a.judged.clone();
     if matches!(&judged.paper_value, PaperValue::Word(word) if word.is_empty()) {
         let [low, high] = judged.band;

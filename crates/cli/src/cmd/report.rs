@@ -6,13 +6,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use wp_base::csv;
 use wp_base::plain::Shown as _;
 use wp_machine::host::{Existing, Shape, output, text};
 use wp_machine::results::{ENGINE, NoResult, find, sha256};
 use wp_papers::claims::{Claims, Reasons};
-use wp_report::page::{self, Input, Lang, Paper, Rated, Rule, Run};
+use wp_report::document::{self, DocumentError};
+use wp_report::page::{Input, Lang, Paper, Rated, Rule, Run, RunClaim, page};
 
 use crate::output::{Exit, Out, path};
 use crate::outputs;
@@ -75,14 +76,11 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(file) => file,
         Err(code) => return code,
     };
-    let made = input(&a.results).and_then(|input| {
-        let page = text(&input, lang, &a.results)?;
-        Ok((input, page))
-    });
-    let (input, page) = match made {
-        Ok(made) => made,
+    let input = match input(&a.results) {
+        Ok(input) => input,
         Err(refusal) => return refusal.tell(out),
     };
+    let page = page(&input, lang);
     if let Err(code) = outputs::finish(file, page.as_bytes(), out) {
         return code;
     }
@@ -131,14 +129,6 @@ pub fn input(dirs: &[PathBuf]) -> Result<Input, Refusal> {
         }
     }
     Ok(input)
-}
-
-/// The page of what was read from `dirs`, in this order.
-pub fn text(input: &Input, lang: Lang, dirs: &[PathBuf]) -> Result<String, Refusal> {
-    page::page(input, lang).map_err(|e| {
-        let dir = dirs.iter().find(|d| d.to_string_lossy().contains(&e.paper));
-        Refusal::Result(dir.cloned().unwrap_or_default(), e.to_string(), AGAIN)
-    })
 }
 
 /// Is a file a page that this program has made?
@@ -195,11 +185,15 @@ impl Results {
         text.map(Some).map_err(|e| Refusal::Result(path, format!("not UTF-8 text: {e}"), AGAIN))
     }
 
-    fn json(&self, name: &str) -> Result<Option<Value>, Refusal> {
+    /// A document that the results name, read by `read`. `None`: they name no such file.
+    fn document<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, DocumentError>,
+    ) -> Result<Option<T>, Refusal> {
         let Some(text) = self.file(name)? else { return Ok(None) };
-        serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|e| Refusal::Result(self.dir.join(name), format!("not JSON: {e}"), AGAIN))
+        let wrong = |e: DocumentError| Refusal::Result(self.dir.join(name), e.to_string(), AGAIN);
+        read(&text).map(Some).map_err(wrong)
     }
 
     /// Name of the folder, and of the one that it is in.
@@ -214,26 +208,31 @@ impl Results {
     fn read(&self) -> Result<Found, Refusal> {
         let resolved = self.file("resolved.toml")?.unwrap_or_default();
         let (hash, name) = self.names();
-        let claims = self.json("claims.json")?;
         // An experiment has claims, too; what the command printed only a paper's results have.
-        if let (Some(document), Some(text)) = (&claims, self.file("tables.txt")?) {
-            let document = document.clone();
+        let is_paper = self.hashes.contains_key("claims.json");
+        if let (true, Some(text)) = (is_paper, self.file("tables.txt")?) {
             let digest = self.hashes.get("claims.json").cloned().unwrap_or_default();
             let asked = Asked::read(&resolved)
                 .map_err(|e| Refusal::Result(self.dir.join("resolved.toml"), e, AGAIN))?;
+            let read = |text: &str| wp_papers::page::read(&asked.paper, text);
+            let Some(found) = self.document("claims.json", read)? else {
+                let what = "claims.json is missing".to_owned();
+                return Err(Refusal::Result(self.dir.clone(), what, NAMES));
+            };
             return Ok(Found::Paper(Paper {
                 command: asked.command(),
-                figures: wp_papers::page::figures(&asked.paper, &document),
-                slug: asked.paper,
+                claims: found.claims,
+                varied: found.varied,
+                figures: found.figures,
                 is_quick: asked.quick,
-                document,
+                slug: asked.paper,
                 text,
                 resolved,
                 hash,
                 digest,
             }));
         }
-        let Some(summary) = self.json("summary.json")? else {
+        let Some(summary) = self.document("summary.json", document::read)? else {
             let what = "summary.json is missing, and so is tables.txt or claims.json".to_owned();
             return Err(Refusal::Result(self.dir.clone(), what, NAMES));
         };
@@ -245,7 +244,8 @@ impl Results {
             })?),
             None => None,
         };
-        let fio = self.json(wp_machine::workload::fio::REPORT)?;
+        let claims = self.document("claims.json", RunClaim::read)?.unwrap_or_default();
+        let fio = self.document(wp_machine::workload::fio::REPORT, document::read)?;
         let rated = rated(&resolved);
         Ok(Found::Run(Run { name, hash, resolved, summary, points, claims, fio, rated }))
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Claim, ClaimError, Claims, Judged, Measured};
+use wp_report::claim::Judged;
+
+use super::{Claim, ClaimError, Claims, Measured};
 
 /// Collects the verdicts of one paper.
 #[derive(Debug)]

@@ -1,40 +1,11 @@
 //! From a measurement to a verdict.
 
-use serde::{Deserialize, Serialize, Serializer};
+use wp_report::claim::{Judged, Verdict};
 
-use super::{Claim, ClaimError, Kind, PaperValue};
+use super::{Claim, ClaimError};
 
 /// A null predictor within this share of ours explains it: `|null - ours| <= 3 % of |ours|`.
 const NULL_NEARNESS: f64 = 0.03;
-
-/// What we say about a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Ours is in the band, and so is all that ±50 % on each assumed parameter gives.
-    Match,
-    /// It is not.
-    Differs,
-    /// A closed form of the inputs is in the band too, and within 3 % of ours.
-    FollowsFromInputs,
-    /// The paper contradicts itself, its own trace or the kernel source; `why` is the proof.
-    PaperInconsistent,
-    /// We have no number; `why` says why.
-    NotModelled,
-}
-
-impl Verdict {
-    /// The word that stands in reports and pins.
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Match => "match",
-            Verdict::Differs => "differs",
-            Verdict::FollowsFromInputs => "follows-from-inputs",
-            Verdict::PaperInconsistent => "paper-inconsistent",
-            Verdict::NotModelled => "not-modelled",
-        }
-    }
-}
 
 /// Judges a number by its claim.
 ///
@@ -158,70 +129,5 @@ fn reason(claim: &Claim, ours: Option<f64>, interval: Option<[f64; 2]>) -> Strin
         ),
         (Some(value), _) => format!("{value} is outside [{low}, {high}]"),
         (None, _) => String::new(),
-    }
-}
-
-/// A claim with our number and the verdict; serialised, it is one element of `claims.json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged {
-    /// Slug of the paper.
-    pub paper: String,
-    /// Id of the claim.
-    pub id: String,
-    /// What is claimed.
-    pub what: String,
-    /// The paper's value.
-    pub paper_value: PaperValue,
-    /// Our value; `None` only with `NotModelled`.
-    #[serde(serialize_with = "plain_option")]
-    pub ours: Option<f64>,
-    /// Unit of the values.
-    pub unit: Option<String>,
-    /// Lowest and highest value that matches.
-    #[serde(serialize_with = "plain_pair")]
-    pub band: [f64; 2],
-    /// Prediction or input.
-    pub kind: Kind,
-    /// What the null predictor gives.
-    #[serde(serialize_with = "plain_option")]
-    pub null: Option<f64>,
-    /// What ±50 % on each assumed parameter gives.
-    #[serde(serialize_with = "plain_pair_option")]
-    pub interval: Option<[f64; 2]>,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Reason, proof or remark; may be empty for a match.
-    pub why: String,
-}
-
-/// Whole numbers below this are exact in an `f64`, and are written without a fraction.
-const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
-
-/// Writes 8.0 as 8: a count is a count.
-pub fn plain<S: Serializer>(value: &f64, out: S) -> Result<S::Ok, S::Error> {
-    Plain(*value).serialize(out)
-}
-
-fn plain_option<S: Serializer>(value: &Option<f64>, out: S) -> Result<S::Ok, S::Error> {
-    value.map(Plain).serialize(out)
-}
-
-fn plain_pair<S: Serializer>(pair: &[f64; 2], out: S) -> Result<S::Ok, S::Error> {
-    pair.map(Plain).serialize(out)
-}
-
-fn plain_pair_option<S: Serializer>(pair: &Option<[f64; 2]>, out: S) -> Result<S::Ok, S::Error> {
-    pair.map(|pair| pair.map(Plain)).serialize(out)
-}
-
-struct Plain(f64);
-
-impl Serialize for Plain {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        if self.0.fract() == 0.0 && self.0.abs() < EXACT_BELOW {
-            out.serialize_i64(self.0 as i64)
-        } else {
-            out.serialize_f64(self.0)
-        }
     }
 }

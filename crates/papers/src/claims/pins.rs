@@ -7,8 +7,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use wp_base::plain::Shown as _;
+use wp_report::claim::{Judged, Verdict};
 
-use super::{ClaimError, Judged, Verdict};
+use super::ClaimError;
 
 /// Pinned verdicts: paper -> claim -> verdict; of quick runs those that are others, under
 /// `paper --quick`.

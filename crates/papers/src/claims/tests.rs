@@ -1,6 +1,7 @@
 //! The rules of judging at their edges, the book, the pins, and the committed files.
 
 use wp_machine::testing::repository;
+use wp_report::claim::Verdict;
 
 use super::*;
 

@@ -25,9 +25,9 @@ pub use run::{
 };
 use serde::Serialize;
 use wp_machine::MachineError;
+use wp_report::claim::Judged;
 
 use super::vary::{self, Variation};
-use crate::claims::Judged;
 
 /// The paper's slug.
 pub const SLUG: &str = "direct-io";

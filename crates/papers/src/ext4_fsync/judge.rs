@@ -2,13 +2,14 @@
 
 use wp_machine::MachineError;
 use wp_parity::reference::{Issuer, Phase, TraceLine};
+use wp_report::claim::{Judged, PaperValue};
 
 use super::cuts::{self, CutRow};
 use super::latency::Latency;
 use super::null::Nulls;
 use super::run::{RunOutcome, config};
 use super::{DEVICE, ERAS, FILES, PARTITION_START, Point, SLUG, null};
-use crate::claims::{Book, Claims, Judged, Measured, PaperValue};
+use crate::claims::{Book, Claims, Measured};
 
 const SECTORS: f64 = 8.0;
 

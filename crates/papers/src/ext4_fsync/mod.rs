@@ -18,10 +18,10 @@ use serde::Serialize;
 use wp_base::Sector;
 use wp_machine::MachineError;
 use wp_parity::reference::Phase;
+use wp_report::claim::Judged;
 
 use self::judge::{beside, judge};
 use self::latency::Latency;
-use crate::claims::Judged;
 
 /// The paper's slug.
 pub const SLUG: &str = "ext4-fsync";

@@ -1,11 +1,12 @@
 //! From runs to claims.
 
 use wp_machine::MachineError;
+use wp_report::claim::{Judged, PaperValue};
 
 use super::fsync::{SIZES_KIB, Stages, null_gain, null_strict};
 use super::surface::PAPER;
 use super::{CutRow, NODES, Ranges, Reproduction, SLUG, Scaling};
-use crate::claims::{Book, Claims, Judged, Measured, PaperValue};
+use crate::claims::{Book, Claims, Measured};
 
 const NOT_RUN: &str = "not run (--quick)";
 

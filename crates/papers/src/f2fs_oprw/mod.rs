@@ -25,10 +25,10 @@ pub use rollforward::{Chain, Costs, Done, NODES, Row, chain, rows};
 use serde::Serialize;
 pub use surface::{SurfacePoint, surface};
 use wp_machine::MachineError;
+use wp_report::claim::Judged;
 
 use self::jobs::{Job, Runs, Varied};
 use self::judge::judge;
-use crate::claims::Judged;
 use crate::vary::{self, Range, Variation};
 
 /// The paper's slug.

@@ -15,7 +15,7 @@ pub use run::{DISKSIM, Deleted, FILES, Pages, RunOutcome, RunPlan, Trim, run};
 use serde::Serialize;
 use wp_machine::MachineError;
 
-use crate::claims::Judged;
+use wp_report::claim::Judged;
 
 /// The paper's slug.
 pub const SLUG: &str = "inode-trim";

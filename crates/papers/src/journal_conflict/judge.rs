@@ -1,9 +1,10 @@
 //! From runs to claims.
 
 use wp_machine::MachineError;
+use wp_report::claim::Judged;
 
 use super::{Load, Outcome, Rates, Reproduction, SLUG, System, TYPES};
-use crate::claims::{Book, Claims, Judged, Measured};
+use crate::claims::{Book, Claims, Measured};
 
 fn config(e: impl std::fmt::Display) -> MachineError {
     MachineError::Config(e.to_string())

@@ -17,10 +17,10 @@ pub use run::{
 use serde::Serialize;
 use wp_base::Span;
 use wp_machine::MachineError;
+use wp_report::claim::Judged;
 use wp_workload::filebench::RunLength;
 
 use super::vary::{self, Variation};
-use crate::claims::Judged;
 
 /// The paper's slug.
 pub const SLUG: &str = "journal-conflict";

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use wp_report::page::{
-    Axis, Block, Cell, Figure, Point, Series, Shape, Table, Text, number, pair, words,
+    Axis, Block, Cell, Figure, Point, Series, Shape, Table, Text, number, words,
 };
 
-use super::{Source, f2fs_flows, list, num, word};
+use super::{Source, f2fs_flows, list, num, pair, word};
 
 /// All of it.
 pub fn blocks(s: &Source<'_>) -> Vec<Block> {

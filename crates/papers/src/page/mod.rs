@@ -14,11 +14,41 @@ mod trim;
 use std::ops::Deref;
 use std::rc::Rc;
 
+use serde::Deserialize;
 use serde_json::Value;
-use wp_report::page::{self, About, Block, Figures, words};
+use wp_report::claim::Judged;
+use wp_report::document::{self, DocumentError};
+use wp_report::page::{self, About, Block, Figures, Varied, words};
 
-/// What a paper's document brings to the page, by the paper's slug. `None`: no such paper.
-pub fn figures(slug: &str, document: &Value) -> Option<Rc<dyn Figures>> {
+/// What a paper's document brings to the page.
+pub struct Reproduced {
+    /// Its claims, judged.
+    pub claims: Vec<Judged>,
+    /// Variations behind their intervals.
+    pub varied: Option<Varied>,
+    /// Its figures and tables.
+    pub figures: Rc<dyn Figures>,
+}
+
+/// Reads the document of a paper, by the paper's slug.
+///
+/// Errors: no such paper; a key of a claim that is missing or of another type.
+pub fn read(slug: &str, text: &str) -> Result<Reproduced, DocumentError> {
+    #[derive(Deserialize)]
+    struct Claims {
+        claims: Vec<Judged>,
+    }
+    let Claims { claims } = document::read(text)?;
+    let document: Value = document::read(text)?;
+    let varied = varied(&document);
+    let figures = figures(slug, document).ok_or_else(|| DocumentError {
+        key: "papers".to_owned(),
+        what: format!("no paper called `{slug}`"),
+    })?;
+    Ok(Reproduced { claims, varied, figures })
+}
+
+fn figures(slug: &str, document: Value) -> Option<Rc<dyn Figures>> {
     let (title, says, setup, blocks): (_, _, _, fn(&Source<'_>) -> Vec<Block>) = match slug {
         "ext4-fsync" => (words::EXT4_TITLE, words::EXT4_SAYS, words::EXT4_SETUP, ext4::blocks),
         "f2fs-oprw" => (words::F2FS_TITLE, words::F2FS_SAYS, words::F2FS_SETUP, f2fs::blocks),
@@ -32,7 +62,17 @@ pub fn figures(slug: &str, document: &Value) -> Option<Rc<dyn Figures>> {
         _ => return None,
     };
     let about = About { title, says, setup };
-    Some(Rc::new(Document { about, document: document.clone(), blocks }))
+    Some(Rc::new(Document { about, document, blocks }))
+}
+
+/// How many variations are behind the intervals of a document.
+fn varied(document: &Value) -> Option<Varied> {
+    let count = |v: &Value| v.as_u64().map(|n| n as usize).or_else(|| v.as_array().map(Vec::len));
+    let all = count(&document["variations"]).or_else(|| count(&document["varied"]))?;
+    let impossible = count(&document["impossible_variations"])
+        .or_else(|| count(&document["impossible"]))
+        .unwrap_or(0);
+    Some(Varied { all, impossible })
 }
 
 /// A paper's document and what draws it.
@@ -91,6 +131,11 @@ fn each<'a>(rows: &'a [Value], key: &str) -> Vec<&'a str> {
         }
     }
     out
+}
+
+/// Two numbers.
+fn pair(v: &Value) -> Option<[f64; 2]> {
+    Some([v[0].as_f64()?, v[1].as_f64()?])
 }
 
 /// A count of bytes with its unit.

@@ -65,7 +65,7 @@ fn about(prefixes: &[String], claims: &[Claim], lang: Lang, h: &mut Html) {
     h.el("p", &[("class", "about")], |h| {
         h.leaf("span", &[("class", "head")], words::CLAIMS_ABOUT.of(lang));
         for c in found {
-            let (to, class) = (format!("#{}", c.anchor()), format!("v v-{}", c.verdict.key()));
+            let (to, class) = (format!("#{}", c.anchor()), format!("v v-{}", c.verdict.name()));
             h.text(" ");
             let attrs = [("class", class.as_str()), ("href", &to), ("title", &c.tip(lang))];
             h.el("a", &attrs, |h| {

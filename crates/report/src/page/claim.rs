@@ -1,84 +1,50 @@
-//! Claims as documents have them, and how they stand on the page.
+//! How claims stand on the page.
 
-use serde_json::Value;
 use wp_base::phrase;
 
 use super::html::Html;
 use super::scale::number;
 use super::words::{self, Lang, Text};
+use crate::claim::{Judged, Kind, PaperValue, Verdict};
 
-/// What is said about a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// Inside the band.
-    Match,
-    /// Not inside.
-    Differs,
-    /// A closed form gives it as well.
-    Follows,
-    /// The paper contradicts itself.
-    Inconsistent,
-    /// No number.
-    NotModelled,
-}
-
+/// How a verdict stands on the page.
 impl Verdict {
-    /// All, in the order of the page.
-    pub const ALL: [Verdict; 5] = [
-        Verdict::Match,
-        Verdict::Differs,
-        Verdict::Follows,
-        Verdict::Inconsistent,
-        Verdict::NotModelled,
-    ];
-
-    /// The word of documents.
-    pub fn key(self) -> &'static str {
-        match self {
-            Verdict::Match => "match",
-            Verdict::Differs => "differs",
-            Verdict::Follows => "follows-from-inputs",
-            Verdict::Inconsistent => "paper-inconsistent",
-            Verdict::NotModelled => "not-modelled",
-        }
-    }
-
     /// The word of the page.
-    pub fn word(self) -> Text {
+    pub(super) fn word(self) -> Text {
         match self {
             Verdict::Match => words::MATCH,
             Verdict::Differs => words::DIFFERS,
-            Verdict::Follows => words::FOLLOWS,
-            Verdict::Inconsistent => words::INCONSISTENT,
+            Verdict::FollowsFromInputs => words::FOLLOWS,
+            Verdict::PaperInconsistent => words::INCONSISTENT,
             Verdict::NotModelled => words::NOT_MODELLED,
         }
     }
 
     /// What it means.
-    pub fn meaning(self) -> Text {
+    pub(super) fn meaning(self) -> Text {
         match self {
             Verdict::Match => words::MATCH_IS,
             Verdict::Differs => words::DIFFERS_IS,
-            Verdict::Follows => words::FOLLOWS_IS,
-            Verdict::Inconsistent => words::INCONSISTENT_IS,
+            Verdict::FollowsFromInputs => words::FOLLOWS_IS,
+            Verdict::PaperInconsistent => words::INCONSISTENT_IS,
             Verdict::NotModelled => words::NOT_MODELLED_IS,
         }
     }
 
     /// A sign that tells it apart without colour.
-    pub fn sign(self) -> &'static str {
+    pub(super) fn sign(self) -> &'static str {
         match self {
             Verdict::Match => "✓",
             Verdict::Differs => "✕",
-            Verdict::Follows => "=",
-            Verdict::Inconsistent => "≠",
+            Verdict::FollowsFromInputs => "=",
+            Verdict::PaperInconsistent => "≠",
             Verdict::NotModelled => "–",
         }
     }
 
     /// Sign and word in their colour.
-    pub fn chip(self, lang: Lang, h: &mut Html) {
-        h.el("span", &[("class", &format!("v v-{}", self.key()))], |h| {
+    pub(super) fn chip(self, lang: Lang, h: &mut Html) {
+        h.el("span", &[("class", &format!("v v-{}", self.name()))], |h| {
             h.leaf("b", &[("aria-hidden", "true")], self.sign());
             h.text(" ");
             h.text(self.word().of(lang));
@@ -153,35 +119,29 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Reads one of a document. Errors: what is missing or no claim, in words.
-    pub fn read(v: &Value) -> Result<Claim, String> {
-        let text = |key: &str| v[key].as_str().map(str::to_owned);
-        let id = text("id").ok_or("a claim without `id`")?;
-        let need = |key: &str| text(key).ok_or_else(|| format!("claim {id}: no `{key}`"));
-        let word = need("verdict")?;
-        let verdict = Verdict::ALL.into_iter().find(|v| v.key() == word);
-        let said = match &v["paper_value"] {
-            Value::String(s) => s.clone(),
-            Value::Number(n) => n.to_string(),
-            _ => return Err(format!("claim {id}: no `paper_value`")),
+    /// A claim as results hold it, still without its rule.
+    pub fn of(judged: &Judged) -> Claim {
+        let value = match judged.paper_value {
+            PaperValue::Number(value) => Some(value),
+            PaperValue::Word(_) => None,
         };
-        Ok(Claim {
-            paper: need("paper")?,
-            what: need("what")?,
-            said,
-            value: v["paper_value"].as_f64(),
-            ours: v["ours"].as_f64(),
-            unit: text("unit").unwrap_or_default(),
-            band: pair(&v["band"]).ok_or_else(|| format!("claim {id}: no `band`"))?,
-            is_input: need("kind")? == "input",
-            null: v["null"].as_f64(),
-            interval: pair(&v["interval"]),
-            verdict: verdict.ok_or_else(|| format!("claim {id}: a verdict `{word}`"))?,
-            why: Remark::english(&text("why").unwrap_or_default()),
+        Claim {
+            paper: judged.paper.clone(),
+            id: judged.id.clone(),
+            what: judged.what.clone(),
+            said: judged.paper_value.to_string(),
+            value,
+            ours: judged.ours,
+            unit: judged.unit.clone().unwrap_or_default(),
+            band: judged.band,
+            is_input: judged.kind == Kind::Input,
+            null: judged.null,
+            interval: judged.interval,
+            verdict: judged.verdict,
+            why: Remark::english(&judged.why),
             rule: Remark::english(""),
             null_is: Remark::english(""),
-            id,
-        })
+        }
     }
 
     /// Its place on the page.
@@ -225,11 +185,6 @@ impl Claim {
             self.verdict.word().of(lang)
         )
     }
-}
-
-/// Two numbers.
-pub fn pair(v: &Value) -> Option<[f64; 2]> {
-    Some([v[0].as_f64()?, v[1].as_f64()?])
 }
 
 const STRIP: [f64; 2] = [150.0, 18.0];
@@ -281,7 +236,7 @@ pub fn strip(c: &Claim, lang: Lang, h: &mut Html) {
             h.shape("path", &[("class", "null"), ("d", &d)]);
         }
         if let Some(v) = c.ours {
-            let class = format!("ours o-{}", c.verdict.key());
+            let class = format!("ours o-{}", c.verdict.name());
             if is_out(v) {
                 let d = if v < from {
                     "M1 9l7 -4.5v9z".to_owned()
@@ -331,7 +286,7 @@ pub fn table(claims: &[&Claim], lang: Lang, h: &mut Html) {
 fn row(c: &Claim, lang: Lang, h: &mut Html) {
     let anchor = c.anchor();
     let rank = Verdict::ALL.iter().position(|v| *v == c.verdict).unwrap_or(0).to_string();
-    h.el("tr", &[("id", &anchor), ("data-v", c.verdict.key())], |h| {
+    h.el("tr", &[("id", &anchor), ("data-v", c.verdict.name())], |h| {
         h.el("td", &[("class", "verdict"), ("data-k", &rank)], |h| c.verdict.chip(lang, h));
         h.el("td", &[("class", "what")], |h| {
             let what = c.words(lang);

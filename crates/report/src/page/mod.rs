@@ -1,7 +1,7 @@
 //! One HTML file that shows what runs found: figures, tables, claims, in English or Korean.
 //!
 //! ```text
-//! claims.json of a paper ─> claim::Claim, Figures::blocks ─┐
+//! results of a paper ─> claim::Claim, Figures::blocks ──────┐
 //! summary.json, points.csv, claims of a run ─> run::blocks ┴─> block ─> draw, lanes, table ─> html
 //! ```
 //! Invariants: 1. the page is a function of its input: the same results give the same bytes.
@@ -25,13 +25,13 @@ mod summary;
 mod table;
 pub mod words;
 
-use std::fmt;
 use std::rc::Rc;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::block::Block;
-pub use self::claim::{Claim, Remark, pair};
+pub use self::claim::{Claim, Remark};
 pub use self::figure::{Axis, Figure, Mark, Point, Series, Shape};
 pub use self::jobs::Rated;
 pub use self::lanes::{Lane, Lanes, Span};
@@ -39,16 +39,20 @@ pub use self::scale::number;
 pub use self::source::{About, Figures, Source};
 pub use self::table::{Cell, Table};
 pub use self::words::{Lang, Text};
+use crate::claim::Judged;
+use crate::document::{self, DocumentError};
 
 /// Results of a paper.
 #[derive(Clone, Debug)]
 pub struct Paper {
     /// Its slug.
     pub slug: String,
-    /// `claims.json`.
-    pub document: Value,
-    /// What it brings to the page. `None`: its claims are shown alone.
-    pub figures: Option<Rc<dyn Figures>>,
+    /// Its claims, judged; each stands on the page.
+    pub claims: Vec<Judged>,
+    /// Variations of assumed parameters behind the intervals.
+    pub varied: Option<Varied>,
+    /// What its results bring to the page besides.
+    pub figures: Rc<dyn Figures>,
     /// `tables.txt`: what the command printed.
     pub text: String,
     /// `resolved.toml`: what was asked for, in full.
@@ -61,6 +65,43 @@ pub struct Paper {
     pub digest: String,
     /// Was it a quick run?
     pub is_quick: bool,
+}
+
+/// Variations of assumed parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Varied {
+    /// How many.
+    pub all: usize,
+    /// Those of them that no machine can have.
+    pub impossible: usize,
+}
+
+/// A claim of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunClaim {
+    /// As claims of papers are.
+    pub judged: Judged,
+    /// What was compared.
+    pub expr: String,
+}
+
+impl RunClaim {
+    /// Reads the claims of an experiment's `claims.json`. Errors: a key that is missing or wrong.
+    pub fn read(text: &str) -> Result<Vec<RunClaim>, DocumentError> {
+        #[derive(Deserialize)]
+        struct Claims<T> {
+            claims: Vec<T>,
+        }
+        #[derive(Deserialize)]
+        struct Compared {
+            expr: String,
+        }
+        // Each part by itself: of flattened structs serde does not say which key is wrong.
+        let judged: Claims<Judged> = document::read(text)?;
+        let compared: Claims<Compared> = document::read(text)?;
+        let both = judged.claims.into_iter().zip(compared.claims);
+        Ok(both.map(|(judged, Compared { expr })| RunClaim { judged, expr }).collect())
+    }
 }
 
 /// Results of a run or an experiment.
@@ -76,8 +117,8 @@ pub struct Run {
     pub summary: Value,
     /// `points.csv`, if it has one: heads, and rows as long as they.
     pub points: Option<(Vec<String>, Vec<Vec<String>>)>,
-    /// `claims.json`, if it has one.
-    pub claims: Option<Value>,
+    /// Its claims, in the order of the file; none of a run.
+    pub claims: Vec<RunClaim>,
     /// `fio.json`, if it has one.
     pub fio: Option<Value>,
     /// What its drive is rated at.
@@ -114,55 +155,32 @@ pub struct Input {
     pub version: String,
 }
 
-/// A document that is none of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageError {
-    /// Slug of the paper.
-    pub paper: String,
-    /// What is wrong.
-    pub what: String,
-}
-
-impl fmt::Display for PageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "claims.json of {}: {}", self.paper, self.what)
-    }
-}
-
-impl std::error::Error for PageError {}
-
 /// A paper with its claims.
 struct Read<'a> {
     paper: &'a Paper,
     claims: Vec<Claim>,
 }
 
-/// The page. Errors: a document without claims, or with one that is none.
-pub fn page(input: &Input, lang: Lang) -> Result<String, PageError> {
-    let mut papers = Vec::new();
-    for paper in &input.papers {
-        let wrong = |what| PageError { paper: paper.slug.clone(), what };
-        let list = paper.document["claims"].as_array().filter(|l| !l.is_empty());
-        let list = list.ok_or_else(|| wrong("it has no `claims`".to_owned()))?;
-        let mut claims = Vec::new();
-        for v in list {
-            let mut claim = Claim::read(v).map_err(wrong)?;
-            let is_it = |r: &&Rule| r.paper == paper.slug && r.id == claim.id;
-            if let Some(r) = input.rules.iter().find(is_it) {
-                claim.rule = Remark::said(&r.rule, &input.reasons, lang);
-                claim.null_is = Remark::said(&r.null, &input.reasons, lang);
-            }
-            claim.why = Remark::said(&claim.why.text, &input.reasons, lang);
-            claims.push(claim);
+/// The page.
+pub fn page(input: &Input, lang: Lang) -> String {
+    let read = |paper| Read { paper, claims: claims(paper, input, lang) };
+    let papers: Vec<Read<'_>> = input.papers.iter().map(read).collect();
+    sections::whole(input, &papers, lang)
+}
+
+/// The claims of a paper with their rules, and what is said of each in the language if it is known
+/// there.
+fn claims(paper: &Paper, input: &Input, lang: Lang) -> Vec<Claim> {
+    let said = |text: &str| Remark::said(text, &input.reasons, lang);
+    let of = |judged: &Judged| {
+        let mut claim = Claim::of(judged);
+        let is_it = |r: &&Rule| r.paper == paper.slug && r.id == claim.id;
+        if let Some(r) = input.rules.iter().find(is_it) {
+            claim.rule = said(&r.rule);
+            claim.null_is = said(&r.null);
         }
-        papers.push(Read { paper, claims });
-    }
-    for run in &input.runs {
-        let list = run.claims.iter().filter_map(|doc| doc["claims"].as_array()).flatten();
-        for v in list {
-            let wrong = |what| PageError { paper: run.name.clone(), what };
-            Claim::read(v).map_err(wrong)?;
-        }
-    }
-    Ok(sections::whole(input, &papers, lang))
+        claim.why = said(&claim.why.text);
+        claim
+    };
+    paper.claims.iter().map(of).collect()
 }

@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use super::Run;
 use super::block::Block;
 use super::claim::{Claim, Remark};
 use super::figure::{Axis, Figure, Point, Series, Shape};
@@ -11,6 +10,7 @@ use super::jobs;
 use super::scale::number;
 use super::table::{Cell, Table};
 use super::words::{self, Lang};
+use super::{Run, RunClaim};
 
 /// Most rows of a table; the rest is in the file.
 const ROWS_MAX: usize = 500;
@@ -59,7 +59,9 @@ pub fn blocks(run: &Run, n: usize, phrases: &[[String; 2]], lang: Lang) -> Vec<B
 
 /// What the experiment's file claims, and what came of it. `None`: nothing is claimed.
 fn claims(run: &Run, n: usize, phrases: &[[String; 2]], lang: Lang) -> Option<Table> {
-    let list = run.claims.as_ref()?["claims"].as_array().filter(|l| !l.is_empty())?;
+    if run.claims.is_empty() {
+        return None;
+    }
     let heads = [words::VERDICT, words::CLAIM, words::EXPRESSION, words::OURS, words::BAND];
     let mut t = Table::new(
         &format!("run-{n}-claims"),
@@ -67,14 +69,14 @@ fn claims(run: &Run, n: usize, phrases: &[[String; 2]], lang: Lang) -> Option<Ta
         words::RUN_CLAIMS.of(lang).to_owned(),
         &heads.map(|w| w.of(lang)).into_iter().chain([words::WHY.of(lang)]).collect::<Vec<_>>(),
     );
-    // Each was read before: `page` refuses a document with one that is no claim.
-    for (v, c) in list.iter().filter_map(|v| Some((v, Claim::read(v).ok()?))) {
+    for RunClaim { judged, expr } in &run.claims {
+        let c = Claim::of(judged);
         let of_paper = if c.said.is_empty() { String::new() } else { format!("{}/", c.paper) };
         let verdict = format!("{} {}", c.verdict.sign(), c.verdict.word().of(lang));
         t.rows.push(vec![
             Cell::text(verdict),
             Cell { tip: c.what.clone(), ..Cell::text(format!("{of_paper}{}", c.id)).class("mono") },
-            Cell::text(v["expr"].as_str().unwrap_or_default()).class("mono"),
+            Cell::text(expr).class("mono"),
             c.ours.map_or_else(|| Cell::text("—"), |x| cell(&x.to_string())),
             Cell::text(band(&c)),
             Cell::remark(&Remark::said(&c.why.text, phrases, lang), lang),
@@ -218,6 +220,7 @@ fn means(points: impl Iterator<Item = [f64; 2]>) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::{Judged, Kind, PaperValue, Verdict};
 
     fn table(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
         let mut lines = text.lines().map(|l| l.split(',').map(str::to_owned).collect::<Vec<_>>());
@@ -256,16 +259,27 @@ mod tests {
 
     #[test]
     fn claims_of_an_experiment_are_a_table() {
-        let claim = |id: &str, band: [f64; 2], verdict: &str| {
-            serde_json::json!({
-                "paper": "t", "id": id, "what": "a", "paper_value": "", "band": band, "ours": 5,
-                "kind": "prediction", "verdict": verdict, "why": "", "expr": "iops[1]",
-            })
+        let claim = |id: &str, band: [f64; 2], verdict: Verdict| RunClaim {
+            judged: Judged {
+                paper: "t".to_owned(),
+                id: id.to_owned(),
+                what: "a".to_owned(),
+                paper_value: PaperValue::Word(String::new()),
+                ours: Some(5.0),
+                unit: None,
+                band,
+                kind: Kind::Prediction,
+                null: None,
+                interval: None,
+                verdict,
+                why: String::new(),
+            },
+            expr: "iops[1]".to_owned(),
         };
-        let list = [
-            claim("a", [1.0, 9.0], "match"),
-            claim("b", [6.0, f64::MAX], "differs"),
-            claim("c", [f64::MIN, 6.0], "match"),
+        let all = vec![
+            claim("a", [1.0, 9.0], Verdict::Match),
+            claim("b", [6.0, f64::MAX], Verdict::Differs),
+            claim("c", [f64::MIN, 6.0], Verdict::Match),
         ];
         let run = Run {
             name: "t".to_owned(),
@@ -273,7 +287,7 @@ mod tests {
             resolved: String::new(),
             summary: Value::Null,
             points: None,
-            claims: Some(serde_json::json!({ "claims": list })),
+            claims: all,
             fio: None,
             rated: Vec::new(),
         };
@@ -283,7 +297,7 @@ mod tests {
             "{csv}"
         );
         assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
-        assert!(claims(&Run { claims: None, ..run }, 0, &[], Lang::En).is_none());
+        assert!(claims(&Run { claims: Vec::new(), ..run }, 0, &[], Lang::En).is_none());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::claim::{self, Claim};
 use super::html::Html;
 use super::source::Source;
 use super::words::{self, Lang, Text};
-use super::{Input, Paper, Read, run, summary};
+use super::{Input, Paper, Read, Varied, run, summary};
+use crate::claim::Verdict;
 
 const CSS: &str = include_str!("page.css");
 const JS: &str = concat!(include_str!("axis.js"), include_str!("page.js"));
@@ -146,20 +147,17 @@ fn provenance(items: &[(Text, &str)], resolved: &str, lang: Lang, h: &mut Html) 
 }
 
 fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Block>, h: &mut Html) {
-    let Paper { slug, document, figures, text, resolved, command, hash, digest, is_quick } =
-        read.paper;
-    let about = figures.as_ref().map(|f| f.about());
+    let Paper { slug, figures, text, resolved, command, hash, digest, .. } = read.paper;
+    let about = figures.about();
     h.el("section", &[("id", slug), ("class", "paper")], |h| {
         h.el("h2", &[], |h| {
             h.leaf("span", &[("class", "slug")], slug);
             h.text(" ");
-            h.text(about.map_or(slug, |a| a.title.of(lang)));
+            h.text(about.title.of(lang));
         });
-        if let Some(about) = about {
-            h.leaf("p", &[("class", "says")], about.says.of(lang));
-            h.leaf("p", &[("class", "setup")], about.setup.of(lang));
-        }
-        if *is_quick {
+        h.leaf("p", &[("class", "says")], about.says.of(lang));
+        h.leaf("p", &[("class", "setup")], about.setup.of(lang));
+        if read.paper.is_quick {
             h.leaf("p", &[("class", "quick")], words::QUICK.of(lang));
         }
         let result = format!("reproduce-{slug}/{hash}");
@@ -167,14 +165,12 @@ fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Blo
             [(words::COMMAND, command.as_str()), (words::HASH, &result), (words::DIGEST, digest)];
         provenance(&made, resolved, lang, h);
         summary::bar(&read.claims, lang, h);
-        if let Some(figures) = figures {
-            let blocks = figures.blocks(&Source { claims: &read.claims, phrases, lang });
-            h.leaf("h3", &[], words::SHOWN_BELOW.of(lang));
-            draw_all(&blocks, &read.claims, lang, h);
-            all.extend(blocks);
-        }
+        let blocks = figures.blocks(&Source { claims: &read.claims, phrases, lang });
+        h.leaf("h3", &[], words::SHOWN_BELOW.of(lang));
+        draw_all(&blocks, &read.claims, lang, h);
+        all.extend(blocks);
         claims(read, lang, h);
-        varied(document, lang, h);
+        varied(read.paper.varied, lang, h);
         h.el("details", &[("class", "fold printed")], |h| {
             h.leaf("summary", &[], words::PRINTED.of(lang));
             h.leaf("pre", &[("lang", "en")], text);
@@ -210,10 +206,10 @@ fn claims(read: &Read<'_>, lang: Lang, h: &mut Html) {
                 h.el("button", &attrs, inside);
             };
             button("", "true", h, &|h| h.text(words::ALL.of(lang)));
-            for v in claim::Verdict::ALL {
+            for v in Verdict::ALL {
                 let n = predictions.iter().filter(|c| c.verdict == v).count();
                 if n > 0 {
-                    button(v.key(), "false", h, &|h| {
+                    button(v.name(), "false", h, &|h| {
                         v.chip(lang, h);
                         h.text(&format!(" {n}"));
                     });
@@ -229,14 +225,9 @@ fn claims(read: &Read<'_>, lang: Lang, h: &mut Html) {
 }
 
 /// How many variations are behind the intervals.
-fn varied(document: &Value, lang: Lang, h: &mut Html) {
-    let count = |v: &Value| v.as_u64().or_else(|| v.as_array().map(|l| l.len() as u64));
-    let all = count(&document["variations"]).or_else(|| count(&document["varied"]));
-    let impossible = count(&document["impossible_variations"])
-        .or_else(|| count(&document["impossible"]))
-        .unwrap_or(0);
-    if let Some(n) = all.filter(|n| *n > 0) {
-        let text = words::VARIED.with(lang, &[&n.to_string(), &impossible.to_string()]);
+fn varied(varied: Option<Varied>, lang: Lang, h: &mut Html) {
+    if let Some(Varied { all, impossible }) = varied.filter(|v| v.all > 0) {
+        let text = words::VARIED.with(lang, &[&all.to_string(), &impossible.to_string()]);
         h.leaf("p", &[("class", "note")], &text);
     }
 }
@@ -286,7 +277,7 @@ fn data(papers: &[Read<'_>], blocks: &[Block], lang: Lang) -> Value {
         .map(|r| {
             json!({
                 "slug": r.paper.slug, "command": r.paper.command, "hash": r.paper.hash,
-                "sha256": r.paper.digest, "claims": r.paper.document["claims"],
+                "sha256": r.paper.digest, "claims": r.paper.claims,
             })
         })
         .collect();

@@ -1,10 +1,11 @@
 //! What comes of all papers: counts of verdicts, how to read them, what differs and why.
 
 use super::Read;
-use super::claim::{self, Claim, Remark, Verdict};
+use super::claim::{self, Claim, Remark};
 use super::html::Html;
 use super::scale::number;
 use super::words::{self, Lang, Text};
+use crate::claim::Verdict;
 
 /// The head of the page.
 pub fn draw(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
@@ -92,7 +93,7 @@ pub fn bar(claims: &[Claim], lang: Lang, h: &mut Html) {
         for v in Verdict::ALL {
             let n = count(claims, v);
             if n > 0 {
-                let (class, style) = (format!("b-{}", v.key()), format!("flex-grow:{n}"));
+                let (class, style) = (format!("b-{}", v.name()), format!("flex-grow:{n}"));
                 let title = format!("{n} {}", v.word().of(lang));
                 let text =
                     if n * 100 >= all * 4 { format!("{} {n}", v.sign()) } else { String::new() };
@@ -128,7 +129,7 @@ fn said(c: &Claim, h: &mut Html) {
 }
 
 fn differences(papers: &[Read<'_>], lang: Lang, h: &mut Html) {
-    let is_it = |c: &&Claim| matches!(c.verdict, Verdict::Differs | Verdict::Inconsistent);
+    let is_it = |c: &&Claim| matches!(c.verdict, Verdict::Differs | Verdict::PaperInconsistent);
     let found: Vec<&Claim> = papers.iter().flat_map(|r| r.claims.iter().filter(is_it)).collect();
     if found.is_empty() {
         h.leaf("p", &[], words::NO_DIFFERENCE.of(lang));
@@ -164,7 +165,7 @@ fn difference(c: &Claim, lang: Lang, h: &mut Html) {
     h.el("tr", &[], |h| {
         h.el("td", &[("class", "what")], |h| {
             let what = c.words(lang);
-            h.leaf("b", &[("class", &format!("sign v-{}", c.verdict.key()))], c.verdict.sign());
+            h.leaf("b", &[("class", &format!("sign v-{}", c.verdict.name()))], c.verdict.sign());
             h.text(" ");
             h.leaf("span", what.attrs(lang), &what.text);
             h.text(" ");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_machine::host::{Group, program};
-use wp_papers::claims::Verdict;
+use wp_report::claim::Verdict;
 
 use super::kept::{self, Kept};
 use super::{Args, Beside, Paper, page, progress};
@@ -302,15 +302,8 @@ fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>) -> ExitCode
 
 /// Verdicts of a paper's document: match, differs, follows, inconsistent, not modelled.
 fn counts(document: &Value) -> [usize; 5] {
-    let verdicts = [
-        Verdict::Match,
-        Verdict::Differs,
-        Verdict::FollowsFromInputs,
-        Verdict::PaperInconsistent,
-        Verdict::NotModelled,
-    ];
     let claims = document["claims"].as_array().map_or(&[][..], Vec::as_slice);
-    verdicts.map(|v| claims.iter().filter(|c| c["verdict"] == v.name()).count())
+    Verdict::ALL.map(|v| claims.iter().filter(|c| c["verdict"] == v.name()).count())
 }
 
 /// The summary: a row a paper, verdicts beside the pinned ones, and where everything else is.

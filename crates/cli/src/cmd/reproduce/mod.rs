@@ -21,8 +21,8 @@ use std::time::Instant;
 use serde_json::Value;
 use wp_base::plain::Shown as _;
 use wp_machine::results::Results;
-use wp_papers::claims::{Judged, Verdict};
 use wp_papers::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
+use wp_report::claim::{Judged, Verdict};
 
 pub(super) use self::kept::program;
 use self::pinned::Beside;
@@ -262,7 +262,7 @@ pub(super) fn claims_table(t: &mut String, claims: &[Judged]) {
             t,
             "{:<42} {:>10} {ours:>10} {:<8} {}{interval}{why}",
             c.id,
-            paper_value(c),
+            c.paper_value.to_string(),
             c.unit.as_deref().unwrap_or(""),
             c.verdict.name()
         )
@@ -275,14 +275,4 @@ pub(super) fn claims_table(t: &mut String, claims: &[Judged]) {
         count(Verdict::Differs),
         count(Verdict::FollowsFromInputs),
         count(Verdict::PaperInconsistent), count(Verdict::NotModelled)).expect(line);
-}
-
-fn paper_value(c: &Judged) -> String {
-    serde_json::to_value(&c.paper_value).map_or_else(
-        |_| "?".to_owned(),
-        |v| match v {
-            serde_json::Value::String(s) => s,
-            other => other.to_string(),
-        },
-    )
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use wp_base::plain::Shown as _;
-use wp_report::page::Lang;
+use wp_report::page::{Lang, page};
 
 use super::{Args, PAPERS, kept};
 use crate::cmd::report::{self, Refusal};
@@ -36,7 +36,7 @@ pub fn write(a: &Args) -> Result<String, Refusal> {
         let other = Lang::ALL.into_iter().find(|l| *l != lang).map(file);
         input.other = other.map(str::to_owned);
         let path = a.out.join(file(lang));
-        report::write(&path, &report::text(&input, lang, &dirs)?)?;
+        report::write(&path, &page(&input, lang))?;
         names.push(path.shown());
     }
     Ok(format!("report: {}", names.join(", ")))

@@ -1,7 +1,8 @@
 //! Verdicts beside the pinned ones: does this run say what `papers/verdicts.toml` says?
 
 use serde_json::Value;
-use wp_papers::claims::{Pins, Verdict};
+use wp_papers::claims::Pins;
+use wp_report::claim::Verdict;
 
 /// Words in the reason of a claim that a run left open because of an option of the command.
 const LEFT_OUT: [&str; 2] = ["--quick", "--crash"];
