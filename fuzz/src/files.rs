@@ -143,7 +143,7 @@ fn views(records: &[Record], classes: &BTreeMap<usize, String>) {
         let e = wp_report::explain::explain(&seen, *call);
         let _ = (e.text(), e.json());
         let flow = wp_report::flow::flow(&seen, *call);
-        let _ = (flow.text(), flow.json());
+        let _ = (flow.text(), serde_json::to_string(&flow));
         let _ = (wp_report::draw::mermaid(&flow), wp_report::draw::svg(&flow));
     }
     let _ = wp_report::summary::summary(&seen, &calls).text();

@@ -4,7 +4,7 @@
 //! The differences that we know and can explain are listed in `papers/ext4-fsync/differences.toml`;
 //! one that is not listed, or is listed and gone, is a finding.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_machine::MachineError;
 use wp_parity::reference::{
     Difference, Finding, KernelRun, ListedDifference, RunSummary, WriteCase, check_differences,
@@ -45,7 +45,7 @@ pub struct Comparison {
 }
 
 /// A line of the overview.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Run.
     pub run: String,
@@ -53,13 +53,27 @@ pub struct Line {
     pub differences: usize,
 }
 
+/// The comparison as results hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RealKernels {
+    /// The overview: a line a run.
+    pub runs: Vec<Line>,
+    /// Differences that are known.
+    pub listed_differences: Vec<ListedDifference>,
+    /// Where list and runs disagree, in words.
+    pub findings: Vec<String>,
+}
+
 impl Comparison {
-    /// The overview.
-    pub fn lines(&self) -> Vec<Line> {
-        self.pairs
-            .iter()
-            .map(|p| Line { run: p.kernel.spec.name.clone(), differences: p.differences.len() })
-            .collect()
+    /// As results hold it.
+    pub fn results(&self) -> RealKernels {
+        let line =
+            |p: &Pair| Line { run: p.kernel.spec.name.clone(), differences: p.differences.len() };
+        RealKernels {
+            runs: self.pairs.iter().map(line).collect(),
+            listed_differences: self.listed.clone(),
+            findings: self.findings.iter().map(ToString::to_string).collect(),
+        }
     }
 }
 

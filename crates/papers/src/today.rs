@@ -4,6 +4,7 @@
 //! `papers/ext4-fsync/differences-6.18.toml`; one that is not listed, or is listed and gone, is a
 //! finding.
 
+use serde::{Deserialize, Serialize};
 use wp_base::Sector;
 use wp_base::event::{BlockAction, Class, Event, Op, Record, rwbs};
 use wp_machine::classify::{Classifier, mark};
@@ -23,14 +24,15 @@ pub const DIFFERENCES_TOML: &str = include_str!("../../../papers/ext4-fsync/diff
 pub const ERA: &str = "6.18";
 
 /// One part of a run beside the kernel's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TodayPair {
     /// `def_N100/alloc`.
+    #[serde(rename = "run")]
     pub name: String,
-    /// Files.
-    pub files: u32,
     /// Ours; nothing where the run is not possible.
     pub ours: CaseBios,
     /// The kernel's.
+    #[serde(rename = "kernel")]
     pub theirs: CaseBios,
     /// How they differ.
     pub differences: Vec<Difference>,
@@ -44,6 +46,32 @@ pub struct TodayComparison {
     pub listed: Vec<ListedDifference>,
     /// Where list and runs disagree.
     pub findings: Vec<Finding>,
+}
+
+/// The comparison as results hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "schema", rename = "writepath.blocks/1")]
+pub struct Today {
+    /// The kernel's version.
+    pub kernel: String,
+    /// Every part of every run, in the order of the recordings.
+    pub runs: Vec<TodayPair>,
+    /// How many differences are known.
+    pub listed_differences: usize,
+    /// Where list and runs disagree, in words.
+    pub findings: Vec<String>,
+}
+
+impl TodayComparison {
+    /// As results hold it.
+    pub fn results(&self) -> Today {
+        Today {
+            kernel: ERA.to_owned(),
+            runs: self.pairs.clone(),
+            listed_differences: self.listed.len(),
+            findings: self.findings.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 fn config(e: impl std::fmt::Display) -> MachineError {
@@ -209,7 +237,7 @@ pub fn compare_today(
                     (CaseBios::default(), vec![not_run])
                 }
             };
-            pairs.push(TodayPair { name, files: run.files, ours, theirs, differences });
+            pairs.push(TodayPair { name, ours, theirs, differences });
         }
     }
     let found: Vec<Difference> = pairs.iter().flat_map(|p| p.differences.clone()).collect();

@@ -95,7 +95,8 @@ fn a_reproduction_that_is_stopped_leaves_the_rows_that_are_done() {
     else {
         panic!("it was stopped");
     };
-    let rows: Vec<(&str, u64)> = part.cuts.iter().map(|r| (r.name, r.counts.runs)).collect();
+    let rows: Vec<(&str, u64)> =
+        part.cuts.iter().map(|r| (r.name.as_str(), r.counts.runs)).collect();
     assert_eq!(rows, [("posix", 100), ("strict_fixed", 3)]);
     assert!(part.surface.is_empty());
 }

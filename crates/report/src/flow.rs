@@ -12,11 +12,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use wp_base::event::{DeviceWork, Event, Work, rwbs};
 use wp_base::{Sector, Time};
 
 use crate::commands::Inside;
+use crate::document::nullable;
 use crate::explain::{Explanation, Namer, PREPARE, explain, micros, signed};
 use crate::requests::Request;
 use crate::run::{Call, Seen};
@@ -30,7 +31,7 @@ const PAIRS_MAX: usize = 16;
 const COLUMN: usize = 6;
 
 /// Something that the call did or waited for. Steps follow one another without gaps.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// Nanoseconds since the call.
     pub from_ns: u64,
@@ -44,7 +45,7 @@ pub struct Step {
 
 /// Something that is no request and no wait: what the file system told on its way. Nanoseconds
 /// since the call, negative before it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Note {
     /// When.
     pub at_ns: i64,
@@ -53,11 +54,12 @@ pub struct Note {
     /// What, in words.
     pub what: String,
     /// The task that it is told to: who is asked, or who goes on.
+    #[serde(deserialize_with = "nullable")]
     pub to: Option<String>,
 }
 
 /// A command that the call sent to the device. Times are nanoseconds since the call.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sent {
     /// `data`, `node`, `flush`, …
     pub name: String,
@@ -66,19 +68,23 @@ pub struct Sent {
     /// Letters of its flags.
     pub rwbs: String,
     /// First sector.
+    #[serde(rename = "sector", with = "sector")]
     pub at: Sector,
     /// Sectors; 0 of a flush.
     pub sectors: u32,
-    /// Must it be durable when it is complete?
+    /// Must it be durable when it is complete? Documents do not hold it.
+    #[serde(skip)]
     pub fua: bool,
     /// When it went to the device.
     pub sent_ns: u64,
     /// When it was complete.
     pub done_ns: u64,
     /// From when on the device promises it; nothing if it never does within the run.
+    #[serde(deserialize_with = "nullable")]
     pub promised_ns: Option<u64>,
     /// When its first block began to be programmed, and its last had been; nothing if that was not
     /// told, or not within the run.
+    #[serde(deserialize_with = "nullable")]
     pub programmed_ns: Option<(u64, u64)>,
     /// The dies that did it, in order of time.
     pub dies: Vec<u32>,
@@ -91,20 +97,23 @@ impl Sent {
 }
 
 /// A write that a power cut may keep without one that was sent before it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OutOfOrder {
     /// Index into [`Flow::sent`] of the one that may be missing.
     pub missing: usize,
     /// Of the one that may be there.
     pub kept: usize,
     /// From when until when, nanoseconds since the call; without end if nothing promises it.
+    #[serde(rename = "may_ns")]
     pub may: (u64, Option<u64>),
     /// When the model had it so: it was on the flash, and the other was not.
+    #[serde(rename = "seen_ns", deserialize_with = "nullable")]
     pub seen: Option<(u64, u64)>,
 }
 
 /// The flow of a call.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "schema", rename = "writepath.flow/1")]
 pub struct Flow {
     /// `fsync`, `fdatasync`, ….
     pub call: String,
@@ -432,39 +441,19 @@ impl Flow {
         }
         out
     }
+}
 
-    /// As a JSON document.
-    pub fn json(&self) -> Value {
-        let steps: Vec<Value> = self
-            .steps
-            .iter()
-            .map(|s| json!({ "from_ns": s.from_ns, "ns": s.ns, "who": s.who, "what": s.what }))
-            .collect();
-        let sent: Vec<Value> = self
-            .sent
-            .iter()
-            .map(|s| {
-                json!({ "name": s.name, "by": s.by, "rwbs": s.rwbs, "sector": s.at.0,
-                    "sectors": s.sectors,
-                    "sent_ns": s.sent_ns, "done_ns": s.done_ns, "promised_ns": s.promised_ns,
-                    "programmed_ns": s.programmed_ns, "dies": s.dies })
-            })
-            .collect();
-        let order: Vec<Value> = self
-            .out_of_order
-            .iter()
-            .map(|o| {
-                json!({ "missing": o.missing, "kept": o.kept, "may_ns": o.may, "seen_ns": o.seen })
-            })
-            .collect();
-        let notes: Vec<Value> = self
-            .notes
-            .iter()
-            .map(|n| json!({ "at_ns": n.at_ns, "who": n.who, "what": n.what, "to": n.to }))
-            .collect();
-        json!({ "schema": "writepath.flow/1", "call": self.call, "target": self.target,
-            "task": self.task, "total_ns": self.total_ns, "survives": self.survives,
-            "steps": steps, "sent": sent, "notes": notes, "out_of_order": order })
+/// Sectors as documents hold them: numbers.
+mod sector {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use wp_base::Sector;
+
+    pub fn serialize<S: Serializer>(sector: &Sector, to: S) -> Result<S::Ok, S::Error> {
+        sector.0.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Sector, D::Error> {
+        u64::deserialize(from).map(Sector)
     }
 }
 

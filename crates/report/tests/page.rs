@@ -5,19 +5,29 @@ use std::rc::Rc;
 use serde_json::json;
 use wp_papers::claims::{Claims, Measured};
 use wp_report::claim::Judged;
-use wp_report::page::{About, Block, Figures, Input, Lang, Paper, Rule, Run, Source, page, words};
+use wp_report::page::{
+    About, Block, Input, Lang, Paper, Reproduced, Rule, Run, Source, Varied, page, words,
+};
 
 const PAPERS: [&str; 5] =
     ["ext4-fsync", "f2fs-oprw", "direct-io", "inode-trim", "journal-conflict"];
 
-/// A paper without figures.
+/// Claims of a paper without figures.
 #[derive(Debug)]
-struct Nothing;
+struct Claimed(Vec<Judged>);
 
-impl Figures for Nothing {
+impl Reproduced for Claimed {
     fn about(&self) -> About {
         let (title, says, setup) = (words::TRIM_TITLE, words::TRIM_SAYS, words::TRIM_SETUP);
         About { title, says, setup }
+    }
+
+    fn claims(&self) -> &[Judged] {
+        &self.0
+    }
+
+    fn varied(&self) -> Varied {
+        Varied { all: 3, impossible: 1 }
     }
 
     fn blocks(&self, _: &Source<'_>) -> Vec<Block> {
@@ -25,29 +35,28 @@ impl Figures for Nothing {
     }
 }
 
-/// All claims as judged by a run that found the middle of each band, and nothing else.
+/// The claims of a paper as judged by a run that found the middle of each band.
+fn judged(slug: &str) -> Vec<Judged> {
+    let middle = |band: [f64; 2]| (band[0] + band[1]) / 2.0;
+    let claims = Claims::fixed();
+    let all = claims.of(slug).map(|c| {
+        Measured::value(middle(c.band)).why("<b>why & \"how\"").judge(c).expect("a number")
+    });
+    all.collect()
+}
+
+/// All papers with these claims, and nothing else.
 fn input() -> Input {
     let claims = Claims::fixed();
-    let paper = |slug: &str| {
-        let judged: Vec<Judged> = claims
-            .of(slug)
-            .map(|c| {
-                let middle = (c.band[0] + c.band[1]) / 2.0;
-                Measured::value(middle).why("<b>why & \"how\"").judge(c).expect("a number")
-            })
-            .collect();
-        Paper {
-            slug: slug.to_owned(),
-            claims: judged,
-            varied: None,
-            figures: Rc::new(Nothing),
-            text: "tables </pre>".to_owned(),
-            resolved: format!("paper = \"{slug}\"\n"),
-            command: format!("writepath reproduce {slug} --seed 1"),
-            hash: "0123456789ab".to_owned(),
-            digest: "f".repeat(64),
-            is_quick: false,
-        }
+    let paper = |slug: &str| Paper {
+        slug: slug.to_owned(),
+        results: Rc::new(Claimed(judged(slug))),
+        text: "tables </pre>".to_owned(),
+        resolved: format!("paper = \"{slug}\"\n"),
+        command: format!("writepath reproduce {slug} --seed 1"),
+        hash: "0123456789ab".to_owned(),
+        digest: "f".repeat(64),
+        is_quick: false,
     };
     let rules = claims.iter().map(|c| Rule {
         paper: c.paper.clone(),
@@ -117,9 +126,11 @@ fn a_run_is_shown_as_its_summary_and_points() {
 fn a_reason_is_in_the_language_of_the_page_or_marked() {
     let mut input = input();
     let [inside, outside] = ["at 16 KiB", "at 16 pages"];
+    let mut claims = judged(PAPERS[0]);
     for (claim, why) in [(0, inside), (1, outside)] {
-        input.papers[0].claims[claim].why = why.to_owned();
+        claims[claim].why = why.to_owned();
     }
+    input.papers[0].results = Rc::new(Claimed(claims));
     let [english, korean] = Lang::ALL.map(|lang| page(&input, lang));
     for why in [inside, outside] {
         assert!(english.contains(&format!("<span>{why}</span>")), "{why}");

@@ -89,7 +89,7 @@ fn flow_of(a: &Args, seen: &Seen<'_>, call: Call) -> (Value, String) {
     let text = match a.to.as_str() {
         "mermaid" => draw::mermaid(&flow),
         "svg" => draw::svg(&flow),
-        _ => return (flow.json(), flow.text()),
+        _ => return (json!(flow), flow.text()),
     };
     (json!({ "schema": "writepath.flow/1", "calls": 1, (a.to.as_str()): text }), text)
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use serde_json::json;
 use wp_base::csv;
@@ -214,16 +215,14 @@ impl Results {
             let digest = self.hashes.get("claims.json").cloned().unwrap_or_default();
             let asked = Asked::read(&resolved)
                 .map_err(|e| Refusal::Result(self.dir.join("resolved.toml"), e, AGAIN))?;
-            let read = |text: &str| wp_papers::page::read(&asked.paper, text);
+            let read = |text: &str| wp_papers::results::Results::read(&asked.paper, text);
             let Some(found) = self.document("claims.json", read)? else {
                 let what = "claims.json is missing".to_owned();
                 return Err(Refusal::Result(self.dir.clone(), what, NAMES));
             };
             return Ok(Found::Paper(Paper {
                 command: asked.command(),
-                claims: found.claims,
-                varied: found.varied,
-                figures: found.figures,
+                results: Rc::new(found),
                 is_quick: asked.quick,
                 slug: asked.paper,
                 text,

@@ -61,22 +61,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         found.pairs.iter().for_each(|p| both(&mut text, p));
     }
     let exit = if found.findings.is_empty() { Exit::Ok } else { Exit::No };
-    out.answer(exit, &to_json(&found), &text)
-}
-
-/// What was found, as JSON: both sides of each run, and how they differ.
-pub fn to_json(found: &TodayComparison) -> serde_json::Value {
-    let run = |p: &TodayPair| {
-        json!({
-            "run": p.name, "ours": p.ours, "kernel": p.theirs, "differences": p.differences,
-        })
-    };
-    let findings: Vec<String> = found.findings.iter().map(ToString::to_string).collect();
-    json!({
-        "schema": "writepath.blocks/1", "kernel": wp_papers::today::ERA,
-        "runs": found.pairs.iter().map(run).collect::<Vec<_>>(),
-        "listed_differences": found.listed.len(), "findings": findings,
-    })
+    out.answer(exit, &json!(found.results()), &text)
 }
 
 /// One line a run: blocks of fsync and of the time after it, and what differs.

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::rng::Rng;
 use wp_campaign::{Bench, Space, play};
 use wp_crash::{Explorer, FsSubject, Outcome, Plan as States, Profile, Visit};
@@ -42,10 +42,10 @@ pub const SYSTEMS: [System; 5] =
     [System::F2fs, System::Ext4, System::Btrfs, System::Nilfs2, System::F2fsLog];
 
 /// What may be there after a cut, in states.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     /// System.
-    pub system: &'static str,
+    pub system: String,
     /// Is there an fsync behind each write?
     pub synced: bool,
     /// States of the drive while the writes went on.
@@ -257,7 +257,7 @@ pub fn cut(system: System, synced: bool, seed: u64) -> Result<Left, MachineError
 impl Left {
     fn new(system: System, synced: bool) -> Left {
         Left {
-            system: system.name(),
+            system: system.name().to_owned(),
             synced,
             states: 0,
             recovered: 0,

@@ -3,7 +3,7 @@
 use wp_machine::MachineError;
 use wp_report::claim::Judged;
 
-use super::{Case, Mechanism, Numbers, Reproduction, SLUG, System};
+use super::{Case, Mechanism, Numbers, Results, SLUG, System};
 use crate::claims::{Book, Claims, Measured};
 
 fn config(e: impl std::fmt::Display) -> MachineError {
@@ -17,7 +17,7 @@ const BTRFS: &str = "BTRFS follows the rules of 6.12, on the block layer of 3.13
 const PLACES: &str = "neither reading shows the paper's crossover at 512 KiB: F2FS allocates each block, EXT4 each record, at the same cost";
 
 /// What is left out of NILFS2, and that it does not explain the difference.
-fn unexplained(found: &Reproduction, of: fn(&Numbers) -> f64) -> String {
+fn unexplained(found: &Results, of: fn(&Numbers) -> f64) -> String {
     let with = |name: &str| found.varied.iter().find(|(n, _)| n == name).map(|(_, n)| of(n));
     let free = "not explained; checksums of its logs take no time here";
     match (with("cpu page_writeback x2"), with("cpu, all, x2")) {
@@ -29,7 +29,7 @@ fn unexplained(found: &Reproduction, of: fn(&Numbers) -> f64) -> String {
     }
 }
 
-pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
+pub(super) fn judge(found: &Results) -> Result<Vec<Judged>, MachineError> {
     let claims = Claims::fixed();
     let mut book = Book::open(&claims, SLUG).map_err(config)?;
     let mut emit = |id: &str, m: Measured| book.emit(id, m).map(|_| ()).map_err(config);
@@ -94,7 +94,7 @@ pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
 }
 
 /// The row of 4 KiB over what is there.
-fn over_4k(found: &Reproduction, system: System) -> Result<&Mechanism, MachineError> {
+fn over_4k(found: &Results, system: System) -> Result<&Mechanism, MachineError> {
     let is_it = |m: &&Mechanism| m.system == system.name() && m.case == Case::OVER;
     found.mechanisms.iter().find(is_it).ok_or_else(|| config("a row of the table is missing"))
 }

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::event::{BlockAction, Class, Event, Op, Record};
 use wp_base::{FsResult, Span};
 use wp_machine::{Machine, MachineError};
 use wp_medium::Slice;
+use wp_report::document::nullable;
 use wp_vfs::{BlockMap, Fd, OpenFlags, Vfs};
 use wp_workload::mobibench::{MobiBench, order};
 
@@ -25,7 +26,7 @@ const SETTLED: Span = Span::secs(70);
 const TASK: &str = "direct";
 
 /// What is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Case {
     /// Does each write make the file longer? Else it is over what is there.
     pub extends: bool,
@@ -70,7 +71,7 @@ impl Case {
 }
 
 /// What went to the device while something was done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// Bios that write.
     pub bios: u64,
@@ -102,14 +103,15 @@ impl Sent {
 }
 
 /// A row of the table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mechanism {
     /// System.
-    pub system: &'static str,
+    pub system: String,
     /// What was written.
     pub case: Case,
     /// Share of the file's blocks that were written elsewhere than where blocks of it lay; nothing
     /// of those that lay nowhere.
+    #[serde(deserialize_with = "nullable")]
     pub moved: Option<f64>,
     /// During the writes.
     pub writes: Sent,
@@ -256,7 +258,7 @@ pub fn mechanism(system: System, case: Case, seed: u64) -> Result<Mechanism, Mac
     let moved = data.iter().filter(|b| !before.contains(b)).count();
     let notes = vfs.fs().notes();
     let row = Mechanism {
-        system: system.name(),
+        system: system.name().to_owned(),
         case,
         moved: (!case.extends).then(|| moved as f64 / data.len().max(1) as f64),
         writes: names.sent(&writes),

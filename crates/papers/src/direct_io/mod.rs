@@ -23,7 +23,7 @@ pub use run::{
     DEVICE, FILE_BYTES, Figure, KERNEL, Outcome, PROFILE, Plan, Reading, SHORT_FILE_BYTES, SIZES,
     System, TODAY, profile, run,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_machine::MachineError;
 use wp_report::claim::Judged;
 
@@ -36,7 +36,7 @@ pub const SLUG: &str = "direct-io";
 pub const RUNS: u64 = 5;
 
 /// A point of a figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// System.
     pub system: System,
@@ -48,7 +48,7 @@ pub struct Point {
 
 impl Point {
     /// What the figure shows of a run: MiB a second, or records a second.
-    fn shown(figure: Figure, o: &Outcome) -> f64 {
+    pub fn shown(figure: Figure, o: &Outcome) -> f64 {
         if figure == Figure::Random { o.iops } else { o.mib_per_s }
     }
 
@@ -67,7 +67,7 @@ impl Point {
 }
 
 /// The points of a figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Which.
     pub figure: Figure,
@@ -102,7 +102,7 @@ impl Graph {
 }
 
 /// What the claims on the figures are made of.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
     /// Sequential: sizes up to 512 KiB at which F2FS is first.
     pub small: f64,
@@ -144,8 +144,13 @@ impl Numbers {
 }
 
 /// Everything that `reproduce direct-io` found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reproduction {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "schema", rename = "writepath.reproduce/1")]
+pub struct Results {
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// The paper's slug.
+    pub papers: [String; 1],
     /// Figures 1 and 2, and 1 in the other reading.
     pub graphs: Vec<Graph>,
     /// Numbers of the claims.
@@ -160,6 +165,8 @@ pub struct Reproduction {
     pub varied: Vec<(String, Numbers)>,
     /// Variations that no machine can have.
     pub impossible: Vec<String>,
+    /// What mounts have to tell their users.
+    pub notes: Vec<String>,
     /// Judged claims.
     pub claims: Vec<Judged>,
 }
@@ -213,7 +220,7 @@ pub fn reproduce(
     seed: u64,
     quick: bool,
     progress: &mut dyn FnMut(usize, usize, &str) -> bool,
-) -> Result<Option<Reproduction>, MachineError> {
+) -> Result<Option<Results>, MachineError> {
     let (file_bytes, runs) = if quick { (SHORT_FILE_BYTES, 1) } else { (FILE_BYTES, RUNS) };
     let systems: Vec<System> = System::all().filter(|s| !s.is_of_today()).collect();
     let changes = if quick { Vec::new() } else { variations() };
@@ -271,20 +278,36 @@ pub fn reproduce(
             (Err(e), _) | (_, Err(e)) => return Err(e),
         }
     }
-    let [one, two, other] = &graphs[..] else {
-        return Err(MachineError::Config("three figures".to_owned()));
-    };
-    let (of_claims, filled) = (numbers(one, two)?, numbers(other, two)?);
-    let mut found = Reproduction {
-        numbers: of_claims,
-        filled,
-        graphs,
-        mechanisms,
-        cuts: left,
-        varied,
-        impossible,
-        claims: Vec::new(),
-    };
-    found.claims = judge::judge(&found)?;
-    Ok(Some(found))
+    Ok(Some(Results::new(seed, graphs, (mechanisms, left), (varied, impossible))?))
+}
+
+impl Results {
+    /// Of the runs, judged. Errors: a point of a figure that is missing.
+    fn new(
+        seed: u64,
+        graphs: Vec<Graph>,
+        (mechanisms, cuts): (Vec<Mechanism>, Vec<Left>),
+        (varied, impossible): (Vec<(String, Numbers)>, Vec<String>),
+    ) -> Result<Results, MachineError> {
+        let [one, two, other] = &graphs[..] else {
+            return Err(MachineError::Config("three figures".to_owned()));
+        };
+        let mut notes: Vec<String> = mechanisms.iter().flat_map(|m| m.notes.clone()).collect();
+        notes.dedup();
+        let mut found = Results {
+            seed,
+            papers: [SLUG.to_owned()],
+            numbers: numbers(one, two)?,
+            filled: numbers(other, two)?,
+            graphs,
+            mechanisms,
+            cuts,
+            varied,
+            impossible,
+            notes,
+            claims: Vec::new(),
+        };
+        found.claims = judge::judge(&found)?;
+        Ok(found)
+    }
 }

@@ -1,6 +1,6 @@
 //! One run: MobiBench on one of the systems, on a machine of its own.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::{Sector, Span};
 use wp_machine::profile::{PROFILES, Profile};
 use wp_machine::{Machine, MachineError, MachineSpec};
@@ -33,7 +33,7 @@ pub const SIZES: [u64; 11] = {
 };
 
 /// What it runs on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum System {
     /// F2FS with direct writes in place: the paper's.
     F2fs,
@@ -154,7 +154,7 @@ pub struct Plan {
 }
 
 /// What a sequential write is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Reading {
     /// A new file, as MobiBench of that time: each record makes it longer.
     Fresh,
@@ -163,7 +163,7 @@ pub enum Reading {
 }
 
 /// One of the figures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Figure {
     /// 1: records in order.
     Sequential(Reading),
@@ -245,7 +245,7 @@ impl Plan {
 }
 
 /// What a run came to.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// MiB a second, MobiBench's MB.
     pub mib_per_s: f64,

@@ -4,11 +4,12 @@
 //! journals, on the paper's phone (eMMC, CFQ), whose flusher starts early, as with little memory.
 //! Every state that the contract of the drive permits is recovered and judged.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_campaign::wild::Extras;
 use wp_campaign::{Bench, Campaign, Findings, Source, run};
 use wp_crash::{Profile, Rule, Totals};
 use wp_machine::MachineError;
+use wp_report::document::nullable;
 
 /// Programs behind a 0 (`>= 1,000`), and recoveries (`>= 100,000 distinct`).
 pub const PROGRAMS: u64 = 1000;
@@ -18,12 +19,12 @@ pub const DISTINCT: u64 = 100_000;
 const MANY: u32 = 3;
 
 /// What came of one kind of program in one era.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CutRow {
     /// Era.
     pub era: String,
     /// Programs: `random`, `one journal`, `many journals`.
-    pub programs: &'static str,
+    pub programs: String,
     /// How many were cut.
     pub count: u64,
     /// States visited.
@@ -39,11 +40,12 @@ pub struct CutRow {
     /// States without what a sync promised, for whatever reason.
     pub lost_sync: u64,
     /// The first program with an exposure, and how to see it again.
+    #[serde(deserialize_with = "nullable")]
     pub example: Option<String>,
 }
 
 impl CutRow {
-    fn new(era: &str, programs: &'static str, f: &Findings) -> CutRow {
+    fn new(era: &str, programs: &str, f: &Findings) -> CutRow {
         let t: &Totals = &f.totals;
         let broken = |rule: Rule| t.broken[rule as usize];
         let example = f.found.iter().find(|x| x.violation.rule == Rule::Exposure).map(|x| {
@@ -58,7 +60,7 @@ impl CutRow {
         });
         CutRow {
             era: era.to_owned(),
-            programs,
+            programs: programs.to_owned(),
             count: t.programs,
             raw: t.raw,
             distinct: t.distinct,

@@ -8,13 +8,17 @@ mod cuts;
 mod judge;
 mod latency;
 mod null;
+mod results;
 mod run;
+mod traces;
 
 pub use cuts::{CutRow, cut_era};
 pub use latency::variations;
 pub use null::{Beside, Costs, Nulls};
+pub use results::Results;
 pub use run::{OnDisk, RunOutcome, RunPlan, Short, run, short};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+pub use traces::{Logged, Request, Trace};
 use wp_base::Sector;
 use wp_machine::MachineError;
 use wp_parity::reference::Phase;
@@ -38,7 +42,7 @@ pub const PARTITION_START: Sector = Sector(187_035_648);
 pub const PARTITION_SECTORS: u64 = 29 * 1024 * 1024 * 2;
 
 /// A block of figure 11 or of the traces, for the report.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Era.
     pub era: String,
@@ -64,7 +68,7 @@ pub struct Row {
 pub const DEVICE: &str = "ssd-128";
 
 /// A run of figures 10 and 11.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Device preset.
     pub device: String,
@@ -82,7 +86,7 @@ pub struct Point {
     pub fsync_ns: u64,
 }
 
-/// Everything that `reproduce ext4-fsync` found.
+/// What the runs found.
 pub struct Reproduction {
     /// One row a run of the traces and figure 9 (3 KB).
     pub rows: Vec<Row>,

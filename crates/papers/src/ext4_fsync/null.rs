@@ -11,7 +11,7 @@
 //! model. How far each is from the paper is the mean of |ln(predicted / paper)| over the paper's
 //! ratios of latencies.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_device::{DeviceEntry, Settings};
 
 use super::Point;
@@ -85,10 +85,10 @@ pub(super) fn grows(files: &[u32]) -> f64 {
 }
 
 /// A ratio of latencies: the paper's, ours, and what the null predictors say.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// The claim that it is from.
-    pub id: &'static str,
+    pub id: String,
     /// The paper's ratio.
     pub paper: f64,
     /// Ours.
@@ -102,7 +102,7 @@ pub struct Beside {
 }
 
 /// All of them, with the mean distance of each from the paper.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Nulls {
     /// The ratios.
     pub ratios: Vec<Beside>,
@@ -132,7 +132,7 @@ impl Nulls {
         let no_era = [later(10), later(1000), 1.0];
         let ratios: Vec<Beside> = (0..ids.len())
             .map(|i| Beside {
-                id: ids[i],
+                id: ids[i].to_owned(),
                 paper: paper[i],
                 ours: ours[i],
                 counts: counts[i],

@@ -16,13 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::rng::Rng;
 use wp_campaign::{Bench, Played, play_on};
 use wp_crash::{Case, Explorer, FsSubject, History, Kept, Outcome, Profile, Rule, Violation};
 use wp_machine::MachineError;
 use wp_machine::parallel::each;
 use wp_medium::{Medium, Sound};
+use wp_report::document::nullable;
 use wp_vfs::Options;
 use wp_workload::program::{Call, Program};
 
@@ -42,7 +43,7 @@ const BLOCK: u64 = 4096;
 const CHUNK: u64 = 8;
 
 /// The drive of a campaign.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Drive {
     /// Survives power failures.
     pub plp: bool,
@@ -99,7 +100,7 @@ pub struct CutPlan {
 }
 
 /// What came of a campaign, in cuts.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CutCounts {
     /// Runs.
     pub runs: u64,
@@ -127,6 +128,7 @@ pub struct CutCounts {
     #[serde(skip)]
     pub by_run: Vec<u64>,
     /// The first failure, for people.
+    #[serde(deserialize_with = "nullable")]
     pub example: Option<String>,
 }
 

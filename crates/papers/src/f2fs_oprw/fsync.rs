@@ -1,6 +1,6 @@
 //! Table 3.1 and figure 6.1: fio's random write with an fsync after each, one thread.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::event::{BlockAction, Class, Event, Op, Record};
 use wp_machine::MachineError;
 use wp_workload::fio::{self, RunError, RunOptions, Variables};
@@ -80,7 +80,7 @@ pub fn rate(setup: &Setup, kib: u64, requests: u64) -> Result<Rate, MachineError
 }
 
 /// Stages of one fsync of a 4 KiB random write, microseconds: means.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
     /// Until the data is dispatched.
     pub prepare_data: f64,
@@ -187,7 +187,7 @@ pub fn stages(setup: &Setup) -> Result<Stages, MachineError> {
 }
 
 /// Figure 6.1 at one request size: nanoseconds of a request in each mode.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Request size.
     pub kib: u64,
@@ -228,7 +228,7 @@ impl Point {
 }
 
 /// Figure 6.1 in short.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// strict over posix, throughput, geometric mean over the sizes.
     pub strict_over_posix: f64,

@@ -1,6 +1,6 @@
 //! Figures 6.2 and 6.3: varmail and OLTP-insert with one thread, varmail with more.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_machine::MachineError;
 use wp_workload::filebench::{self, RunLength};
 use wp_workload::innodb::{OltpInsert, oltp_insert};
@@ -19,7 +19,7 @@ pub const FLOWOP_NS: f64 = 1_000.0;
 pub const THINK_NS: f64 = 80_000.0;
 
 /// Throughputs, operations (or inserts) a second.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// Of F2FS.
     pub f2fs: f64,
@@ -38,7 +38,7 @@ impl Rates {
 pub const THREADS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 /// varmail with `threads` threads.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaling {
     /// Threads.
     pub threads: u32,
@@ -106,7 +106,7 @@ pub fn oltp(setup: &Setup, think_ns: f64, binlog: bool, inserts: u64) -> Result<
 }
 
 /// Both workloads with and without power-loss protection.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Macros {
     /// varmail, nobarrier on PLP.
     pub varmail: Rates,
@@ -136,7 +136,7 @@ impl Macros {
 }
 
 /// What no claim is about: the same without power-loss protection, and inserts with a binary log.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Others {
     /// varmail in posix mode without PLP.
     pub varmail_no_plp: Rates,

@@ -11,6 +11,8 @@ mod jobs;
 mod judge;
 mod machine;
 mod macros;
+mod pictures;
+mod results;
 mod rollforward;
 mod surface;
 
@@ -21,8 +23,10 @@ pub use flows::{Drawn, FLOWS, Look, Pointers, Recorded, Recovered, record, short
 pub use fsync::{Figure, Point, Rate, SIZES_KIB, Stages, rate, stages};
 pub use machine::{Mode, Setup, profile};
 pub use macros::{FLOWOP_NS, Macros, Others, Rates, Scaling, THINK_NS};
+pub use pictures::{AfterCut, Moment, Picture, Pictures, Recordings, recordings};
+pub use results::{Region, Results, RollForward, Share};
 pub use rollforward::{Chain, Costs, Done, NODES, Row, chain, rows};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 pub use surface::{SurfacePoint, surface};
 use wp_machine::MachineError;
 use wp_report::claim::Judged;
@@ -45,12 +49,12 @@ const SURFACE: (u64, u64) = (10, 100);
 const LONG_SURFACE: (u64, u64) = (40, 500);
 
 /// A row of table 6.2.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CutRow {
     /// What was cut.
-    pub name: &'static str,
+    pub name: String,
     /// Mode.
-    pub mode: &'static str,
+    pub mode: String,
     /// Drive.
     pub drive: Drive,
     /// Its outcome.
@@ -93,7 +97,7 @@ pub struct Ranges {
     pub extra: Vec<Range>,
 }
 
-/// Everything that `reproduce f2fs-oprw` found.
+/// What the runs found.
 pub struct Reproduction {
     /// Table 3.1.
     pub stages: Stages,
@@ -206,7 +210,8 @@ fn all(
         let counts = cut(&one, plan.workers, &go)?;
         let is_whole = counts.runs == seeds;
         if counts.runs > 0 {
-            part.cuts.push(CutRow { name, mode: mode.name(), drive, counts });
+            let (name, mode) = (name.to_owned(), mode.name().to_owned());
+            part.cuts.push(CutRow { name, mode, drive, counts });
         }
         if !is_whole {
             return Ok(None);

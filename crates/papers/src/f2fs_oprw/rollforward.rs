@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::Zone;
 use wp_f2fs::image::{RecoverOptions, Recovery, Rules, recover};
 use wp_machine::MachineError;
@@ -25,7 +25,7 @@ use crate::vary::{self, Variation};
 pub const NODES: [u64; 3] = [40_791, 50_962, 57_500];
 
 /// What a piece of work costs, nanoseconds. All but the drive's are assumed.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Costs {
     /// A block of the chain from the drive: read ahead, so its share of the link.
     pub chain_read: f64,
@@ -98,7 +98,7 @@ impl Costs {
 }
 
 /// What a recovery did, and read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// Nodes scanned.
     pub nodes: u64,
@@ -154,7 +154,7 @@ impl Done {
 }
 
 /// A row of table 6.3.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What recovery without the check did.
     pub plain: Done,

@@ -3,7 +3,7 @@
 use wp_machine::MachineError;
 use wp_report::claim::Judged;
 
-use super::{Reproduction, RunOutcome, SLUG, Trim};
+use super::{Results, RunOutcome, SLUG, Trim};
 use crate::claims::{Book, Claims, Measured};
 
 fn config(e: impl std::fmt::Display) -> MachineError {
@@ -17,11 +17,11 @@ fn parts(r: &RunOutcome) -> String {
     format!("{}; with the journal {}", parts.join(", "), r.unmounted.with_journal())
 }
 
-pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
+pub(super) fn judge(found: &Results) -> Result<Vec<Judged>, MachineError> {
     let claims = Claims::fixed();
     let mut book = Book::open(&claims, SLUG).map_err(config)?;
     let mut emit = |id: &str, m: Measured| book.emit(id, m).map(|_| ()).map_err(config);
-    let (plain, safe) = (found.of(Trim::Discard), found.of(Trim::Safe));
+    let (plain, safe) = (found.runs.of(Trim::Discard), found.runs.of(Trim::Safe));
     let (a, b) = (plain.unmounted.counted() as f64, safe.unmounted.counted() as f64);
     let range = |of: &dyn Fn(f64, f64) -> f64| {
         let varied = found.varied.iter().map(|(_, a, b)| of(*a as f64, *b as f64));
@@ -34,7 +34,7 @@ pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
         _ => m,
     };
     emit("fig2.plain", with(Measured::value(a).why(parts(plain)), &|a, _| a))?;
-    let naive = found.of(Trim::Naive).unmounted.counted();
+    let naive = found.runs.of(Trim::Naive).unmounted.counted();
     let why = format!("judged: safe; naive leaves {naive}, see there; {}", parts(safe));
     emit("fig3.trim", with(Measured::value(b).why(why), &|_, b| b))?;
     emit("fig3.ratio", with(Measured::value(a / b), &|a, b| a / b))?;

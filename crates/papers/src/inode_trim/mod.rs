@@ -12,38 +12,72 @@ mod run;
 
 pub use real::{DRIVE, Wear, Work, create_and_delete, fill_and_trim, wear};
 pub use run::{DISKSIM, Deleted, FILES, Pages, RunOutcome, RunPlan, Trim, run};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_machine::MachineError;
-
 use wp_report::claim::Judged;
 
 /// The paper's slug.
 pub const SLUG: &str = "inode-trim";
 
 /// A run beside those that claims are about.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What is different.
-    pub name: &'static str,
+    pub name: String,
     /// With discard alone.
     pub discard: RunOutcome,
     /// With blocks of inode tables too.
     pub safe: RunOutcome,
 }
 
+/// The paper's run with each way to discard; keys are [`Trim::name`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Runs {
+    /// See [`Trim::None`].
+    #[serde(rename = "no discard")]
+    pub none: RunOutcome,
+    /// See [`Trim::Discard`].
+    pub discard: RunOutcome,
+    /// See [`Trim::Naive`].
+    #[serde(rename = "inode trim, naive")]
+    pub naive: RunOutcome,
+    /// See [`Trim::Safe`].
+    #[serde(rename = "inode trim, safe")]
+    pub safe: RunOutcome,
+}
+
+impl Runs {
+    /// The run with `trim`.
+    pub fn of(&self, trim: Trim) -> &RunOutcome {
+        match trim {
+            Trim::None => &self.none,
+            Trim::Discard => &self.discard,
+            Trim::Naive => &self.naive,
+            Trim::Safe => &self.safe,
+        }
+    }
+}
+
 /// Everything that `reproduce inode-trim` found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reproduction {
-    /// Figures 2 and 3, in the order of [`Trim::ALL`].
-    pub runs: Vec<RunOutcome>,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "schema", rename = "writepath.reproduce/1")]
+pub struct Results {
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// The paper's slug.
+    pub papers: [String; 1],
+    /// Figures 2 and 3.
+    pub runs: Runs,
     /// Every second file deleted.
+    #[serde(rename = "every_second_deleted")]
     pub half: RunOutcome,
     /// 15 of each 16.
+    #[serde(rename = "15_of_16_deleted")]
     pub most: RunOutcome,
     /// Other eras, journals and inodes; nothing with `quick`.
-    pub rows: Vec<Row>,
+    pub others: Vec<Row>,
     /// What is assumed, varied: pages with discard, and with the tables'; nothing with `quick`.
-    pub varied: Vec<(&'static str, u64, u64)>,
+    pub varied: Vec<(String, u64, u64)>,
     /// Workloads on an old drive; nothing with `quick`.
     pub wear: Vec<Wear>,
     /// Judged claims.
@@ -93,7 +127,7 @@ pub fn reproduce(
     seed: u64,
     quick: bool,
     progress: &mut dyn FnMut(usize, usize, &str) -> bool,
-) -> Result<Option<Reproduction>, MachineError> {
+) -> Result<Option<Results>, MachineError> {
     let rows: &[_] = if quick { &[] } else { &ROWS };
     let all = Trim::ALL.len()
         + 2
@@ -131,7 +165,7 @@ pub fn reproduce(
             ..RunPlan::paper(trim, Deleted::All, seed)
         };
         others.push(Row {
-            name,
+            name: (*name).to_owned(),
             discard: run(&plan(Trim::Discard))?,
             safe: run(&plan(Trim::Safe))?,
         });
@@ -146,7 +180,7 @@ pub fn reproduce(
             change(&mut plan);
             Ok::<u64, MachineError>(run(&plan)?.unmounted.counted())
         };
-        varied.push((*name, pages(Trim::Discard)?, pages(Trim::Safe)?));
+        varied.push(((*name).to_owned(), pages(Trim::Discard)?, pages(Trim::Safe)?));
     }
     let mut worn = Vec::new();
     for work in if quick { &[] } else { &Work::ALL[..] } {
@@ -157,24 +191,35 @@ pub fn reproduce(
             worn.push(wear(*work, what, WEAR_SCALE, seed)?);
         }
     }
-    let most = perturbed.pop().expect("two were run");
-    let half = perturbed.pop().expect("two were run");
-    let mut found = Reproduction {
-        runs: found,
-        half,
-        most,
-        rows: others,
-        varied,
-        wear: worn,
-        claims: Vec::new(),
-    };
-    found.claims = judge::judge(&found)?;
-    Ok(Some(found))
+    Ok(Some(Results::new(seed, (found, perturbed), (others, varied, worn))?))
 }
 
-impl Reproduction {
-    /// The run with `trim`.
-    pub fn of(&self, trim: Trim) -> &RunOutcome {
-        &self.runs[Trim::ALL.iter().position(|t| *t == trim).expect("all are there")]
+/// What was varied beside the paper's runs.
+type Beside = (Vec<Row>, Vec<(String, u64, u64)>, Vec<Wear>);
+
+impl Results {
+    /// Of the runs with each way to discard and those that delete a part, and of what is beside
+    /// them; judged. Errors: claims that cannot be judged.
+    fn new(
+        seed: u64,
+        (runs, parts): (Vec<RunOutcome>, Vec<RunOutcome>),
+        (others, varied, wear): Beside,
+    ) -> Result<Results, MachineError> {
+        let [none, discard, naive, safe] =
+            <[RunOutcome; 4]>::try_from(runs).expect("one of each way was run");
+        let [half, most] = <[RunOutcome; 2]>::try_from(parts).expect("two were run");
+        let mut found = Results {
+            seed,
+            papers: [SLUG.to_owned()],
+            runs: Runs { none, discard, naive, safe },
+            half,
+            most,
+            others,
+            varied,
+            wear,
+            claims: Vec::new(),
+        };
+        found.claims = judge::judge(&found)?;
+        Ok(found)
     }
 }

@@ -5,7 +5,7 @@
 //! first; with `inode_trim=safe` that takes the tables' free blocks too. One file holds most of the
 //! space, and is not written.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::{FsResult, Sector};
 use wp_machine::profile::Profile;
 use wp_machine::{Machine, MachineError, MachineSpec};
@@ -37,7 +37,7 @@ const FREE_MIB: u64 = 320;
 const MEMORY: &str = ",dirty_bytes=33554432,dirty_background_bytes=16777216";
 
 /// A workload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
     /// filebench's mail server, 16 threads.
@@ -63,10 +63,20 @@ impl Work {
             Work::CreateDelete => "create and delete",
         }
     }
+
+    /// Its word in results and figures.
+    pub fn key(self) -> &'static str {
+        match self {
+            Work::Varmail => "varmail",
+            Work::Fileserver => "fileserver",
+            Work::Oltp => "oltp",
+            Work::CreateDelete => "create-delete",
+        }
+    }
 }
 
 /// What a workload did to the drive, from its start on.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wear {
     /// The workload.
     pub work: Work,

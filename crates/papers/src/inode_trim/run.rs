@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::event::{BlockAction, Class, Event, Op, Record};
 use wp_base::{Sector, Time};
 use wp_machine::profile::Profile;
@@ -30,7 +30,7 @@ pub const DISKSIM: [(&str, u64); 7] = [
 ];
 
 /// What ext4 discards.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trim {
     /// Nothing.
@@ -135,7 +135,7 @@ impl RunPlan {
 }
 
 /// Pages that a run wrote and that are still valid, by what they hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pages(pub BTreeMap<String, u64>);
 
 impl Pages {
@@ -156,7 +156,7 @@ impl Pages {
 }
 
 /// What a run left.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// When `sync` has returned behind the last unlink.
     pub deleted: Pages,

@@ -3,7 +3,7 @@
 use wp_machine::MachineError;
 use wp_report::claim::Judged;
 
-use super::{Load, Outcome, Rates, Reproduction, SLUG, System, TYPES};
+use super::{Load, Outcome, Rates, Results, SLUG, System, TYPES};
 use crate::claims::{Book, Claims, Measured};
 
 fn config(e: impl std::fmt::Display) -> MachineError {
@@ -17,7 +17,7 @@ fn counts(o: &Outcome) -> String {
     format!("{}; {} operations", parts.join(", "), o.operations)
 }
 
-pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
+pub(super) fn judge(found: &Results) -> Result<Vec<Judged>, MachineError> {
     let claims = Claims::fixed();
     let mut book = Book::open(&claims, SLUG).map_err(config)?;
     let mut emit = |id: &str, m: Measured| book.emit(id, m).map(|_| ()).map_err(config);
@@ -64,7 +64,7 @@ pub(super) fn judge(found: &Reproduction) -> Result<Vec<Judged>, MachineError> {
 }
 
 /// The claims' rates, from the graphs.
-fn rates(found: &Reproduction) -> Result<Rates, MachineError> {
+fn rates(found: &Results) -> Result<Rates, MachineError> {
     let of = |load: Load, system, threads| {
         let graph = found.graphs.iter().find(|g| g.load == load);
         let point = graph.and_then(|g| g.of(system, threads));

@@ -12,9 +12,10 @@ pub mod real;
 mod run;
 
 pub use run::{
-    Counts, DEVICE, FLOWOP_NS, KERNEL, Load, Outcome, PROFILE, Plan, System, TYPES, profile, run,
+    ByType, Counts, DEVICE, FLOWOP_NS, KERNEL, Load, Outcome, PROFILE, Plan, System, TYPES,
+    profile, run,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::Span;
 use wp_machine::MachineError;
 use wp_report::claim::Judged;
@@ -29,7 +30,7 @@ pub const SLUG: &str = "journal-conflict";
 pub const THREADS: [u32; 6] = [1, 2, 4, 8, 16, 40];
 
 /// A graph's points.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// What is run.
     pub load: Load,
@@ -45,7 +46,7 @@ impl Graph {
 }
 
 /// What the scaling claims are made of, from one set of costs.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// BFS-DR, varmail: 2 and 8 threads.
     pub bfs: [f64; 2],
@@ -77,8 +78,13 @@ impl Rates {
 }
 
 /// Everything that `reproduce journal-conflict` found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reproduction {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "schema", rename = "writepath.reproduce/1")]
+pub struct Results {
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// The paper's slug.
+    pub papers: [String; 1],
     /// Tables 2 and 3: BFS-DR with 8 threads.
     pub tables: [Outcome; 2],
     /// Graphs 1 and 2.
@@ -130,7 +136,7 @@ pub fn reproduce(
     seed: u64,
     quick: bool,
     progress: &mut dyn FnMut(usize, usize, &str) -> bool,
-) -> Result<Option<Reproduction>, MachineError> {
+) -> Result<Option<Results>, MachineError> {
     let lengths = if quick { QUICK } else { FULL };
     let loads = [Load::Varmail, Load::NoCreateDelete];
     let threads: &[u32] = if quick { &[2, 8] } else { &THREADS };
@@ -181,7 +187,9 @@ pub fn reproduce(
     else {
         return Err(MachineError::Config("two tables and four graphs".to_owned()));
     };
-    let mut found = Reproduction {
+    let mut found = Results {
+        seed,
+        papers: [SLUG.to_owned()],
         tables,
         graphs: [graph1, graph2],
         cure: [cure1, cure2],

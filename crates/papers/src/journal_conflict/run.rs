@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wp_base::Sector;
 use wp_machine::profile::{PROFILES, Profile};
 use wp_machine::{Machine, MachineError, MachineSpec};
@@ -27,7 +27,7 @@ pub const FLOWOP_NS: f64 = 1_000.0;
 pub const TYPES: [&str; 6] = ["S", "G", "DB", "IB", "IT", "D"];
 
 /// What is run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Load {
     /// varmail.
     Varmail,
@@ -219,7 +219,7 @@ impl Plan {
 }
 
 /// Conflicts: `[type][case]` in the order of [`TYPES`] and of [`wp_jbd2::Conflict::ALL`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts(BTreeMap<String, BTreeMap<String, u64>>);
 
 impl Counts {
@@ -254,13 +254,51 @@ impl Counts {
     }
 }
 
+/// A count for each of [`TYPES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByType {
+    #[serde(rename = "S")]
+    superblock: u64,
+    #[serde(rename = "G")]
+    group_descriptors: u64,
+    #[serde(rename = "DB")]
+    data_bitmap: u64,
+    #[serde(rename = "IB")]
+    inode_bitmap: u64,
+    #[serde(rename = "IT")]
+    inode_table: u64,
+    #[serde(rename = "D")]
+    directory: u64,
+}
+
+impl ByType {
+    /// Counts in the order of [`TYPES`].
+    fn new(counts: [u64; TYPES.len()]) -> ByType {
+        let [superblock, group_descriptors, data_bitmap, inode_bitmap, inode_table, directory] =
+            counts;
+        ByType { superblock, group_descriptors, data_bitmap, inode_bitmap, inode_table, directory }
+    }
+
+    /// The counts in the order of [`TYPES`].
+    pub fn each(&self) -> [u64; TYPES.len()] {
+        [
+            self.superblock,
+            self.group_descriptors,
+            self.data_bitmap,
+            self.inode_bitmap,
+            self.inode_table,
+            self.directory,
+        ]
+    }
+}
+
 /// What a run came to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// System's name.
-    pub system: &'static str,
+    pub system: String,
     /// Workload's name.
-    pub load: &'static str,
+    pub load: String,
     /// Threads.
     pub threads: u32,
     /// Flowops.
@@ -278,11 +316,11 @@ pub struct Outcome {
     /// Accesses of all kinds, where they were counted (`count_access`).
     pub accesses: Counts,
     /// By thread, all types together, and each thread's of each type.
-    pub by_thread: Vec<BTreeMap<String, u64>>,
+    pub by_thread: Vec<ByType>,
     /// Virtual time that those calls waited, nanoseconds.
     pub lost_ns: u64,
     /// The journal's counters, of the whole run.
-    pub journal: BTreeMap<&'static str, u64>,
+    pub journal: BTreeMap<String, u64>,
     /// Cache flushes that the device was sent, of the whole run.
     pub flushes: u64,
 }
@@ -300,7 +338,7 @@ impl Outcome {
 
     /// Difference of the threads' totals, over their mean.
     pub fn spread(&self) -> f64 {
-        let totals: Vec<u64> = self.by_thread.iter().map(|t| t.values().sum()).collect();
+        let totals: Vec<u64> = self.by_thread.iter().map(|t| t.each().iter().sum()).collect();
         let (least, most) = (totals.iter().min(), totals.iter().max());
         let sum: u64 = totals.iter().sum();
         match (least, most) {
@@ -348,14 +386,14 @@ pub fn run(plan: &Plan) -> Result<Outcome, MachineError> {
         .block_on("filebench", async move { filebench::run(&v, &personality, length, seed).await })?
         .map_err(|error| MachineError::Fs { during: "varmail", error })?;
     let rows = vfs.fs().journal_conflicts();
-    let journal = vfs.fs().counters().into_iter().collect();
+    let journal = vfs.fs().counters().into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
     machine.unmount(&vfs)?;
     let threads = (1..=plan.threads).map(|n| format!("filebench/{n}"));
     let is_thread = |r: &JournalConflict| r.task.starts_with("filebench/");
     let by_thread = threads
         .map(|task| {
             let of = Counts::of(&rows, |r| r.counts && r.task == task);
-            TYPES.iter().map(|t| ((*t).to_owned(), of.of_type(t))).collect()
+            ByType::new(TYPES.map(|t| of.of_type(t)))
         })
         .collect();
     let counted = |r: &&JournalConflict| r.counts && is_thread(r);
@@ -363,8 +401,8 @@ pub fn run(plan: &Plan) -> Result<Outcome, MachineError> {
     let device: BTreeMap<&str, u64> =
         machine.queue.with_device(|d| d.counters()).into_iter().collect();
     Ok(Outcome {
-        system: plan.system.name(),
-        load: plan.load.name(),
+        system: plan.system.name().to_owned(),
+        load: plan.load.name().to_owned(),
         threads: plan.threads,
         operations: found.operations(),
         loops: found.loops,

@@ -1,30 +1,28 @@
 //! Paper journal-conflict: tables 2 and 3, graphs 1 and 2, and the cure.
 
-use serde_json::Value;
 use wp_report::page::{
     Axis, Block, Cell, Figure, Point, Series, Shape, Table, Text, number, words,
 };
 
-use super::{Source, each, list, num, word};
+use super::{Source, count, each};
+use crate::journal_conflict::{Graph, Outcome, Results, TYPES};
 
-/// Types of blocks, in the paper's order.
-const TYPES: [&str; 6] = ["S", "G", "DB", "IB", "IT", "D"];
 /// What is done about a conflict.
 const CASES: [&str; 5] = ["joined", "frozen", "shadow", "copy", "logged"];
 /// Threads of the tables.
-const THREADS: u64 = 8;
+const THREADS: u32 = 8;
 
 /// All of it.
-pub fn blocks(s: &Source<'_>) -> Vec<Block> {
+pub fn blocks(s: &Source<'_>, found: &Results) -> Vec<Block> {
     let mut out = Vec::new();
-    for (n, o) in (2..).zip(list(&s.doc["tables"])) {
+    for (n, o) in (2..).zip(&found.tables) {
         out.push(Block::Table(table(s, n, o)));
     }
-    for (n, o) in (2..).zip(list(&s.doc["tables"])) {
+    for (n, o) in (2..).zip(&found.tables) {
         out.push(Block::Figure(shares(s, n, o)));
     }
-    out.push(Block::Table(cases(s)));
-    for (n, g) in (1..).zip(list(&s.doc["graphs"])) {
+    out.push(Block::Table(cases(s, &found.tables)));
+    for (n, g) in (1..).zip(&found.graphs) {
         let number = s.tw(words::GRAPH, &[&n.to_string()]);
         let mut f = graph(s, g, (format!("conflict-graph{n}"), number), words::CONFLICT_GRAPH);
         f.caption = s.t(words::CONFLICT_GRAPH_CAPTION);
@@ -34,68 +32,43 @@ pub fn blocks(s: &Source<'_>) -> Vec<Block> {
         }
         out.push(Block::Figure(f));
     }
-    for (n, g) in (1..).zip(list(&s.doc["graphs"])) {
+    for (n, g) in (1..).zip(&found.graphs) {
         out.push(Block::Figure(per_op(s, g, n)));
     }
-    for (n, g) in (1..).zip(list(&s.doc["cure"])) {
+    for (n, g) in (1..).zip(&found.cure) {
         let place = (format!("conflict-cure{n}"), s.t(words::NEW));
         let mut f = graph(s, g, place, words::CONFLICT_CURE);
         f.caption = s.t(words::CONFLICT_CURE_CAPTION);
         out.push(Block::Figure(f));
     }
-    for (n, g) in (1..).zip(list(&s.doc["cure"])) {
+    for (n, g) in (1..).zip(&found.cure) {
         out.push(Block::Table(cure(s, g, n)));
     }
     out
 }
 
-fn load(s: &Source<'_>, v: &Value) -> String {
-    s.name(&word(v).to_lowercase())
-}
-
-/// Conflicts of a type.
-fn of_type(o: &Value, kind: &str) -> f64 {
-    o["conflicts"][kind].as_object().into_iter().flatten().map(|(_, n)| num(n)).sum()
-}
-
-/// Conflicts of a case.
-fn of_case(o: &Value, case: &str) -> f64 {
-    let all = o["conflicts"].as_object().into_iter().flatten();
-    all.filter_map(|(_, cases)| cases[case].as_f64()).sum()
-}
-
-fn total(o: &Value) -> f64 {
-    let all = o["conflicts"].as_object().into_iter().flatten();
-    all.map(|(kind, _)| of_type(o, kind)).sum()
-}
-
-fn per_operation(o: &Value) -> f64 {
-    total(o) / num(&o["operations"])
-}
-
-fn table(s: &Source<'_>, n: u32, o: &Value) -> Table {
+fn table(s: &Source<'_>, n: u32, o: &Outcome) -> Table {
     let thread = s.t(words::CONFLICT_THREAD);
     let all = s.t(words::TOTAL);
     let mut heads = vec![thread.as_str()];
     heads.extend(TYPES);
     heads.push(&all);
     let number_text = s.tw(words::TABLE, &[&n.to_string()]);
-    let threads = o["threads"].to_string();
-    let title = s.tw(words::CONFLICT_TABLE, &[word(&o["system"]), &load(s, &o["load"]), &threads]);
+    let threads = o.threads.to_string();
+    let title = s.tw(words::CONFLICT_TABLE, &[&o.system, &s.name(&o.load), &threads]);
     let mut t = Table::new(&format!("conflict-table{n}"), number_text, title, &heads);
-    let numbers =
-        [total(o), num(&o["operations"]), 100.0 * per_operation(o), num(&o["ops_per_second"])];
-    let numbers = numbers.map(number);
+    let (all_of, operations) = (o.conflicts.total() as f64, o.operations as f64);
+    let numbers = [all_of, operations, 100.0 * o.per_op(), o.ops_per_second].map(number);
     t.caption = s.tw(words::CONFLICT_TABLE_CAPTION, &numbers.each_ref().map(String::as_str));
-    for (n, thread) in (1..).zip(list(&o["by_thread"])) {
-        let counts = TYPES.map(|k| thread[k].as_f64().unwrap_or(0.0));
+    for (n, thread) in (1..).zip(&o.by_thread) {
+        let counts = thread.each();
         let mut row = vec![Cell::text(format!("T{n}"))];
-        row.extend(counts.iter().chain([&counts.iter().sum()]).map(|v| Cell::number(number(*v))));
+        row.extend(counts.into_iter().chain([counts.iter().sum()]).map(count));
         t.rows.push(row);
     }
     let mut row = vec![Cell::text(all.clone()).class("sum")];
-    let sums = TYPES.map(|k| of_type(o, k));
-    row.extend(sums.iter().chain([&total(o)]).map(|v| Cell::number(number(*v)).class("sum")));
+    let sums = TYPES.map(|k| o.conflicts.of_type(k)).into_iter();
+    row.extend(sums.chain([o.conflicts.total()]).map(|n| count(n).class("sum")));
     t.rows.push(row);
     t.claims = ["per_op", "spread"].map(|k| format!("table{n}.{k}")).into();
     if n == 3 {
@@ -104,18 +77,18 @@ fn table(s: &Source<'_>, n: u32, o: &Value) -> Table {
     t
 }
 
-fn shares(s: &Source<'_>, n: u32, o: &Value) -> Figure {
-    let all = total(o);
+fn shares(s: &Source<'_>, n: u32, o: &Outcome) -> Figure {
+    let all = o.conflicts.total() as f64;
     let points = TYPES.iter().enumerate().map(|(at, kind)| Point {
         range: s.claim(&format!("table{n}.{kind}")).and_then(|c| c.interval),
-        note: number(of_type(o, kind)),
-        ..Point::new(at as f64, of_type(o, kind) / all)
+        note: number(o.conflicts.of_type(kind) as f64),
+        ..Point::new(at as f64, o.conflicts.of_type(kind) as f64 / all)
     });
     let names = TYPES.map(str::to_owned).into();
     let mut f = Figure {
         id: format!("conflict-shares{n}"),
         number: s.tw(words::TABLE, &[&n.to_string()]),
-        title: s.tw(words::CONFLICT_SHARES, &[&load(s, &o["load"])]),
+        title: s.tw(words::CONFLICT_SHARES, &[&s.name(&o.load)]),
         caption: s.t(words::CONFLICT_SHARES_CAPTION),
         shape: Shape::Bars,
         x: Axis::named(s.t(words::CONFLICT_TYPE), names),
@@ -131,8 +104,7 @@ fn shares(s: &Source<'_>, n: u32, o: &Value) -> Figure {
     f
 }
 
-fn cases(s: &Source<'_>) -> Table {
-    let tables = list(&s.doc["tables"]);
+fn cases(s: &Source<'_>, tables: &[Outcome]) -> Table {
     let case = s.t(words::CONFLICT_CASE);
     let names: Vec<String> =
         (2..).zip(tables).map(|(n, _): (u32, _)| s.tw(words::TABLE, &[&n.to_string()])).collect();
@@ -140,66 +112,64 @@ fn cases(s: &Source<'_>) -> Table {
     heads.extend(names.iter().map(String::as_str));
     let mut t = Table::new("conflict-cases", "§3".to_owned(), s.t(words::CONFLICT_CASES), &heads);
     t.caption = s.t(words::CONFLICT_CASES_CAPTION);
-    if !tables.is_empty() {
-        for case in CASES {
-            let mut row = vec![Cell::text(case).class("mono")];
-            row.extend(tables.iter().map(|o| Cell::number(number(of_case(o, case)))));
-            t.rows.push(row);
-        }
+    for case in CASES {
+        let mut row = vec![Cell::text(case).class("mono")];
+        row.extend(tables.iter().map(|o| count(o.conflicts.of_case(case))));
+        t.rows.push(row);
     }
     t
 }
 
 /// Something of each system over threads.
-fn by_system(g: &Value, keep: impl Fn(&Value) -> bool, of: impl Fn(&Value) -> f64) -> Vec<Series> {
-    let points = list(&g["points"]);
-    let systems = each(points, "system").into_iter().enumerate();
+fn by_system(g: &Graph, keep: fn(&Outcome) -> bool, of: fn(&Outcome) -> f64) -> Vec<Series> {
+    let points = &g.points;
+    let systems = each(points.iter().map(|p| p.system.as_str())).into_iter().enumerate();
     systems
         .map(|(style, system)| {
-            let of_it = points.iter().filter(|p| word(&p["system"]) == system && keep(p));
-            let of_it = of_it.map(|p| Point::new(num(&p["threads"]), of(p)));
+            let of_it = points.iter().filter(|p| p.system == system && keep(p));
+            let of_it = of_it.map(|p| Point::new(f64::from(p.threads), of(p)));
             Series::new(system, style, of_it.collect())
         })
         .filter(|s| !s.points.is_empty())
         .collect()
 }
 
-fn threads(s: &Source<'_>, g: &Value) -> Axis {
-    let mut all: Vec<f64> = list(&g["points"]).iter().map(|p| num(&p["threads"])).collect();
+fn threads(s: &Source<'_>, g: &Graph) -> Axis {
+    let mut all: Vec<f64> = g.points.iter().map(|p| f64::from(p.threads)).collect();
     all.sort_by(f64::total_cmp);
     all.dedup();
     let places = all.into_iter().map(|n| (n, number(n))).collect();
     Axis::log(s.t(words::CONFLICT_THREADS), "").at(places)
 }
 
-fn graph(s: &Source<'_>, g: &Value, (id, number): (String, String), title: Text) -> Figure {
+fn graph(s: &Source<'_>, g: &Graph, (id, number): (String, String), title: Text) -> Figure {
     Figure {
         id,
         number,
-        title: s.tw(title, &[&load(s, &g["load"])]),
+        title: s.tw(title, &[&s.name(g.load.name())]),
         caption: String::new(),
         shape: Shape::Lines,
         x: threads(s, g),
         y: Axis::linear(s.t(words::CONFLICT_OPS), "").switched(),
-        series: by_system(g, |_| true, |p| num(&p["ops_per_second"])),
+        series: by_system(g, |_| true, |p| p.ops_per_second),
         said_by: words::PAPER,
         marks: Vec::new(),
         claims: Vec::new(),
     }
 }
 
-fn per_op(s: &Source<'_>, g: &Value, n: u32) -> Figure {
+fn per_op(s: &Source<'_>, g: &Graph, n: u32) -> Figure {
     let number = s.t(words::BESIDE);
     let place = (format!("conflict-per-op{n}"), number);
     let mut f = graph(s, g, place, words::CONFLICT_PER_OP_GRAPH);
     f.caption = s.t(words::CONFLICT_PER_OP_CAPTION);
     f.y = Axis::linear(s.t(words::CONFLICT_PER_OP), "");
-    f.series = by_system(g, |p| total(p) > 0.0, per_operation);
+    f.series = by_system(g, |p| p.conflicts.total() > 0, Outcome::per_op);
     f
 }
 
 /// What each part of the cure does.
-fn cure(s: &Source<'_>, g: &Value, n: u32) -> Table {
+fn cure(s: &Source<'_>, g: &Graph, n: u32) -> Table {
     let texts = [
         words::CONFLICT_SYSTEM,
         words::CONFLICT_OPS,
@@ -213,23 +183,23 @@ fn cure(s: &Source<'_>, g: &Value, n: u32) -> Table {
     ]
     .map(|h| s.t(h));
     let heads: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let title = s.tw(words::CONFLICT_CURE_TABLE, &[&load(s, &g["load"])]);
+    let title = s.tw(words::CONFLICT_CURE_TABLE, &[&s.name(g.load.name())]);
     let mut t = Table::new(&format!("conflict-cure-table{n}"), s.t(words::NEW), title, &heads);
-    for o in list(&g["points"]).iter().filter(|o| o["threads"].as_u64() == Some(THREADS)) {
-        let counter = |key: &str| o["journal"][key].as_f64().unwrap_or(0.0);
-        let (commits, fsyncs) = (counter("commits").max(1.0), num(&o["fsyncs"]));
+    for o in g.points.iter().filter(|o| o.threads == THREADS) {
+        let counter = |key: &str| o.counter(key) as f64;
+        let (commits, fsyncs) = (counter("commits").max(1.0), o.fsyncs as f64);
         let cells = [
-            num(&o["ops_per_second"]),
-            per_operation(o),
-            of_case(o, "slot"),
-            of_case(o, "shadow"),
+            o.ops_per_second,
+            o.per_op(),
+            o.conflicts.of_case("slot") as f64,
+            o.conflicts.of_case("shadow") as f64,
             100.0 * counter("delayed_commits") / commits,
             fsyncs / commits,
             counter("coalesced"),
             counter("journal_flushes") / fsyncs.max(1.0),
         ];
         let cells = cells.map(|v| Cell::number(number(v)));
-        t.rows.push([vec![Cell::text(word(&o["system"]))], cells.into()].concat());
+        t.rows.push([vec![Cell::text(&o.system)], cells.into()].concat());
     }
     t
 }

@@ -1,50 +1,50 @@
 //! Paper ext4-fsync: figures 9 to 11, null predictors, power cuts, real kernels.
 
-use serde_json::Value;
+use wp_parity::reference::ListedDifference;
 use wp_report::page::{
     Axis, Block, Cell, Figure, Mark, Point, Series, Shape, Table, Text, number, words,
 };
 
-use super::{Source, each, ext4_traces, list, num, word};
+use super::{Source, count, each, ext4_traces};
+use crate::ext4_fsync::{CutRow, Nulls, Point as Measured, Results};
+use crate::today::Today;
 
 /// All of it.
-pub fn blocks(s: &Source<'_>) -> Vec<Block> {
-    let mut out = ext4_traces::blocks(s);
+pub fn blocks(s: &Source<'_>, found: &Results) -> Vec<Block> {
+    let mut out = ext4_traces::blocks(s, &found.traces);
     for (case, ten, eleven) in [
         ("extend", words::EXT4_FIG10_LEFT, words::EXT4_FIG11_RIGHT),
         ("alloc", words::EXT4_FIG10_RIGHT, words::EXT4_FIG11_LEFT),
     ] {
-        out.push(Block::Figure(latency(s, case, s.t(ten))));
-        out.push(Block::Figure(growth(s, case, s.t(ten))));
-        out.push(Block::Figure(data_blocks(s, case, s.t(eleven))));
+        out.push(Block::Figure(latency(s, found, case, s.t(ten))));
+        out.push(Block::Figure(growth(s, found, case, s.t(ten))));
+        out.push(Block::Figure(data_blocks(s, found, case, s.t(eleven))));
         if case == "extend" {
-            out.push(Block::Figure(latency(s, "over", s.t(words::BESIDE))));
+            out.push(Block::Figure(latency(s, found, "over", s.t(words::BESIDE))));
         } else {
-            out.push(Block::Figure(metadata(s, case)));
+            out.push(Block::Figure(metadata(s, found, case)));
         }
     }
-    out.push(Block::Table(nulls(s)));
-    let cuts = cuts(s);
-    if cuts.rows.is_empty() {
+    out.push(Block::Table(nulls(s, &found.null_predictors)));
+    if found.cuts.is_empty() {
         out.push(Block::Note(s.t(words::EXT4_NO_CUTS)));
     }
-    out.push(Block::Table(cuts));
-    out.push(Block::Table(real(s)));
-    out.push(Block::Folded(listed(s)));
+    out.push(Block::Table(cuts(s, &found.cuts)));
+    out.push(Block::Table(real(s, found)));
+    out.push(Block::Folded(listed(s, &found.real_kernels.listed_differences)));
     out
 }
 
-/// A key of the points as series by era; the phone's era 3.4 with them, which the paper draws too.
-fn series(s: &Source<'_>, case: &str, of: &dyn Fn(&Value) -> f64) -> Vec<Series> {
+/// A number of the points as series by era; the phone's era 3.4 with them, which the paper draws
+/// too.
+fn series(s: &Source<'_>, found: &Results, case: &str, of: fn(&Measured) -> f64) -> Vec<Series> {
     let mut out = Vec::new();
-    for (key, only) in [("figures_10_11", None), ("figures_10_11_phone", Some("3.4"))] {
-        let rows = list(&s.doc[key]);
-        for era in each(rows, "era") {
-            if only.is_some_and(|o| o != era) {
-                continue;
-            }
-            let of_it = rows.iter().filter(|r| word(&r["era"]) == era && word(&r["case"]) == case);
-            let points: Vec<Point> = of_it.map(|r| Point::new(num(&r["files"]), of(r))).collect();
+    let phone = (&found.figures_10_11_phone, Some("3.4"));
+    for (rows, only) in [(&found.figures_10_11, None), phone] {
+        let eras = each(rows.iter().map(|r| r.era.as_str())).into_iter();
+        for era in eras.filter(|era| only.is_none_or(|o| o == *era)) {
+            let of_it = rows.iter().filter(|r| r.era == era && r.case == case);
+            let points = of_it.map(|r| Point::new(f64::from(r.files), of(r))).collect();
             let name = match only {
                 Some(_) => s.tw(words::EXT4_PHONE, &[era]),
                 None => era.to_owned(),
@@ -82,9 +82,9 @@ fn figure(
     }
 }
 
-fn latency(s: &Source<'_>, case: &str, of: String) -> Figure {
+fn latency(s: &Source<'_>, found: &Results, case: &str, of: String) -> Figure {
     let y = Axis::log(s.t(words::EXT4_LATENCY), "µs").switched();
-    let all = series(s, case, &|r| num(&r["fsync_ns"]) / 1e3);
+    let all = series(s, found, case, |r| r.fsync_ns as f64 / 1e3);
     let texts = (words::EXT4_LATENCY_OF, words::EXT4_LATENCY_CAPTION);
     let mut f = figure(s, (format!("ext4-fig10-{case}"), of), texts, (y, case), all);
     if case == "alloc" {
@@ -93,8 +93,8 @@ fn latency(s: &Source<'_>, case: &str, of: String) -> Figure {
     f
 }
 
-fn growth(s: &Source<'_>, case: &str, of: String) -> Figure {
-    let mut all = series(s, case, &|r| num(&r["fsync_ns"]));
+fn growth(s: &Source<'_>, found: &Results, case: &str, of: String) -> Figure {
+    let mut all = series(s, found, case, |r| r.fsync_ns as f64);
     for series in &mut all {
         let one = series.points.iter().find(|p| p.x == 1.0).map_or(f64::NAN, |p| p.y);
         series.points.iter_mut().for_each(|p| p.y /= one);
@@ -119,8 +119,8 @@ fn growth(s: &Source<'_>, case: &str, of: String) -> Figure {
     f
 }
 
-fn data_blocks(s: &Source<'_>, case: &str, of: String) -> Figure {
-    let all = series(s, case, &|r| num(&r["data_blocks"]));
+fn data_blocks(s: &Source<'_>, found: &Results, case: &str, of: String) -> Figure {
+    let all = series(s, found, case, |r| f64::from(r.data_blocks));
     let y = Axis::log(s.t(words::EXT4_DATA_AXIS), "").switched();
     let texts = (words::EXT4_DATA_BLOCKS, words::EXT4_DATA_CAPTION);
     let mut f = figure(s, (format!("ext4-fig11-{case}"), of), texts, (y, case), all);
@@ -139,8 +139,8 @@ fn data_blocks(s: &Source<'_>, case: &str, of: String) -> Figure {
     f
 }
 
-fn metadata(s: &Source<'_>, case: &str) -> Figure {
-    let all = series(s, case, &|r| num(&r["metadata_blocks"]));
+fn metadata(s: &Source<'_>, found: &Results, case: &str) -> Figure {
+    let all = series(s, found, case, |r| f64::from(r.metadata_blocks));
     let y = Axis::log(s.t(words::EXT4_META_AXIS), "").switched();
     let texts = (words::EXT4_METADATA, words::EXT4_METADATA_CAPTION);
     let place = ("ext4-metadata".to_owned(), "§5.3".to_owned());
@@ -149,8 +149,7 @@ fn metadata(s: &Source<'_>, case: &str) -> Figure {
     f
 }
 
-fn nulls(s: &Source<'_>) -> Table {
-    let all = &s.doc["null_predictors"];
+fn nulls(s: &Source<'_>, all: &Nulls) -> Table {
     let heads = [s.t(words::CLAIM), s.t(words::PAPER), s.t(words::OURS)];
     let mut t = Table::new(
         "ext4-nulls",
@@ -159,22 +158,21 @@ fn nulls(s: &Source<'_>) -> Table {
         &[&heads[0], &heads[1], &heads[2], "counts", "log N", "no era"],
     );
     t.caption = s.t(words::EXT4_NULL_CAPTION);
-    for r in list(&all["ratios"]) {
-        let keys = ["paper", "ours", "counts", "log_linear", "no_era"];
-        let mut row = vec![Cell::text(word(&r["id"])).class("mono")];
-        row.extend(keys.map(|k| Cell::number(number(num(&r[k])))));
+    for r in &all.ratios {
+        let ratios = [r.paper, r.ours, r.counts, r.log_linear, r.no_era];
+        let mut row = vec![Cell::text(&r.id).class("mono")];
+        row.extend(ratios.map(|v| Cell::number(number(v))));
         t.rows.push(row);
     }
-    let distance = list(&all["distance"]);
-    if !distance.is_empty() {
+    if !all.distance.is_empty() {
         let mut row = vec![Cell::text(s.t(words::EXT4_MEAN_DISTANCE)), Cell::number("")];
-        row.extend(distance.iter().map(|v| Cell::number(number(num(v)))));
+        row.extend(all.distance.iter().map(|v| Cell::number(number(*v))));
         t.rows.push(row);
     }
     t
 }
 
-fn cuts(s: &Source<'_>) -> Table {
+fn cuts(s: &Source<'_>, rows: &[CutRow]) -> Table {
     let heads = [
         words::EXT4_ERA,
         words::EXT4_PROGRAMS,
@@ -191,12 +189,12 @@ fn cuts(s: &Source<'_>) -> Table {
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let mut t = Table::new("ext4-cuts", "§3.2, §6".to_owned(), s.t(words::EXT4_CUTS_TITLE), &heads);
     t.caption = s.t(words::EXT4_CUTS_CAPTION);
-    for r in list(&s.doc["cuts"]) {
-        let keys =
-            ["count", "raw", "distinct", "exposure", "size_ahead", "tail_ahead", "lost_sync"];
-        let mut row = vec![Cell::text(word(&r["era"])), Cell::text(word(&r["programs"]))];
-        row.extend(keys.map(|k| Cell::number(number(num(&r[k])))));
-        row.push(Cell::text(word(&r["example"])).class("mono"));
+    for r in rows {
+        let counts =
+            [r.count, r.raw, r.distinct, r.exposure, r.size_ahead, r.tail_ahead, r.lost_sync];
+        let mut row = vec![Cell::text(&r.era), Cell::text(&r.programs)];
+        row.extend(counts.map(count));
+        row.push(Cell::text(r.example.clone().unwrap_or_default()).class("mono"));
         t.rows.push(row);
     }
     t.claims = ["ordered.", "sqlite.", "size_ahead."].map(str::to_owned).into();
@@ -204,7 +202,7 @@ fn cuts(s: &Source<'_>) -> Table {
 }
 
 /// Kernels: how many runs, how many of them equal in everything.
-fn real(s: &Source<'_>) -> Table {
+fn real(s: &Source<'_>, found: &Results) -> Table {
     let heads = [words::EXT4_KERNEL, words::EXT4_RUNS, words::EXT4_EQUAL, words::EXT4_NOT_EQUAL];
     let heads = heads.map(|h| s.t(h));
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
@@ -212,14 +210,12 @@ fn real(s: &Source<'_>) -> Table {
     t.caption = s.t(words::EXT4_REAL_CAPTION);
     // Name, runs, equal ones.
     let mut kernels: Vec<(String, u32, u32)> = Vec::new();
-    let old = list(&s.doc["real_kernels"]["runs"]).iter().map(|r| {
-        let kernel = word(&r["run"]).split('/').next().unwrap_or_default();
-        (kernel.replace("linux-", "Linux "), r["differences"].as_u64() == Some(0))
+    let old = found.real_kernels.runs.iter().map(|r| {
+        let kernel = r.run.split('/').next().unwrap_or_default();
+        (kernel.replace("linux-", "Linux "), r.differences == 0)
     });
-    let today = list(&s.doc["linux_6_18"]["runs"]).iter().map(|r| {
-        let kernel = word(&s.doc["linux_6_18"]["kernel"]);
-        (format!("Linux {kernel}"), list(&r["differences"]).is_empty())
-    });
+    let Today { kernel, runs, .. } = &found.linux_6_18;
+    let today = runs.iter().map(|r| (format!("Linux {kernel}"), r.differences.is_empty()));
     for (kernel, is_equal) in old.chain(today) {
         if kernels.last().is_none_or(|k| k.0 != kernel) {
             kernels.push((kernel, 0, 0));
@@ -236,7 +232,7 @@ fn real(s: &Source<'_>) -> Table {
     t
 }
 
-fn listed(s: &Source<'_>) -> Table {
+fn listed(s: &Source<'_>, differences: &[ListedDifference]) -> Table {
     let texts = [
         words::RUN,
         words::EXT4_PHASE,
@@ -252,10 +248,18 @@ fn listed(s: &Source<'_>) -> Table {
     let mut t =
         Table::new("ext4-differences", s.t(words::BESIDE), s.t(words::EXT4_LISTED_TITLE), &heads);
     t.caption = s.t(words::EXT4_LISTED_CAPTION);
-    for d in list(&s.doc["real_kernels"]["listed_differences"]) {
-        let keys = ["run", "phase", "class", "what", "ours", "theirs", "kernel_function"];
-        let mut row: Vec<Cell> = keys.map(|k| Cell::text(word(&d[k]))).into();
-        row.push(Cell::remark(&s.remark(word(&d["why"])), s.lang).class("long"));
+    for d in differences {
+        let cells = [
+            d.run.as_str(),
+            d.phase.name(),
+            &d.class,
+            d.what.name(),
+            &d.ours,
+            &d.theirs,
+            &d.kernel_function,
+        ];
+        let mut row: Vec<Cell> = cells.map(Cell::text).into();
+        row.push(Cell::remark(&s.remark(&d.why), s.lang).class("long"));
         t.rows.push(row);
     }
     t

@@ -5,24 +5,23 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use wp_report::page::{Block, Cell, Lane, Lanes, Span, Table, number, words};
 
-use super::{Source, each, list, num, word};
+use super::{Source, each};
+use crate::ext4_fsync::{Logged, Trace};
 
 /// Tables and pictures.
-pub fn blocks(s: &Source<'_>) -> Vec<Block> {
-    let traces = list(&s.doc["traces"]);
+pub fn blocks(s: &Source<'_>, traces: &[Trace]) -> Vec<Block> {
     let mut out = Vec::new();
     for case in ["alloc", "extend"] {
         out.push(Block::Table(matrix(s, traces, case)));
     }
-    let extend = traces.iter().filter(|t| word(&t["case"]) == "extend");
+    let extend = traces.iter().filter(|t| t.case == "extend");
     for (n, t) in extend.enumerate() {
         out.push(Block::Lanes(picture(s, t, n == 0)));
     }
     out.push(Block::Folded(matrix(s, traces, "over")));
-    out.push(Block::Table(figure_9(s)));
+    out.push(Block::Table(figure_9(s, traces)));
     out
 }
 
@@ -42,14 +41,9 @@ fn style(kind: &str) -> usize {
     }
 }
 
-/// Requests of a trace.
-fn requests(trace: &Value) -> impl Iterator<Item = &Value> {
-    list(&trace["requests"]).iter()
-}
-
 /// Sectors by (phase, blocks, task), eras across.
-fn matrix(s: &Source<'_>, traces: &[Value], case: &str) -> Table {
-    let eras = each(traces, "era");
+fn matrix(s: &Source<'_>, traces: &[Trace], case: &str) -> Table {
+    let eras = each(traces.iter().map(|t| t.era.as_str()));
     let texts = [words::EXT4_PHASE, words::EXT4_BLOCKS, words::EXT4_TASK].map(|h| s.t(h));
     let mut heads: Vec<&str> = texts.iter().map(String::as_str).collect();
     heads.extend(&eras);
@@ -60,14 +54,14 @@ fn matrix(s: &Source<'_>, traces: &[Value], case: &str) -> Table {
     // Phases by time, so that rows are in the order of what happens: 0 is the fsync, others are
     // seconds.
     let mut rows: BTreeMap<(u64, usize, String, String), BTreeMap<&str, u64>> = BTreeMap::new();
-    for trace in traces.iter().filter(|t| word(&t["case"]) == case) {
-        let end = num(&trace["fsync_ns"]);
-        for r in requests(trace).filter(|r| r["sectors"].as_u64() > Some(0)) {
-            let (from, kind) = (num(&r["from_ns"]), kind(word(&r["class"])));
+    for trace in traces.iter().filter(|t| t.case == case) {
+        let end = trace.fsync_ns as f64;
+        for r in trace.requests.iter().filter(|r| r.sectors > 0) {
+            let (from, kind) = (r.from_ns as f64, kind(&r.class));
             let phase = if from <= end { 0 } else { (from / 1e9).round().max(1.0) as u64 };
-            let key = (phase, style(kind), kind.to_owned(), word(&r["by"]).to_owned());
-            let cell = rows.entry(key).or_default().entry(word(&trace["era"])).or_default();
-            *cell += r["sectors"].as_u64().unwrap_or(0);
+            let key = (phase, style(kind), kind.to_owned(), r.by.clone());
+            let cell = rows.entry(key).or_default().entry(&trace.era).or_default();
+            *cell += u64::from(r.sectors);
         }
     }
     for ((phase, _, kind, by), cells) in rows {
@@ -90,29 +84,28 @@ fn matrix(s: &Source<'_>, traces: &[Value], case: &str) -> Table {
 }
 
 /// The fsync itself, request by request.
-fn picture(s: &Source<'_>, trace: &Value, is_first: bool) -> Lanes {
-    let (era, case) = (word(&trace["era"]), word(&trace["case"]));
-    let end = num(&trace["fsync_ns"]);
+fn picture(s: &Source<'_>, trace: &Trace, is_first: bool) -> Lanes {
+    let Trace { era, case, fsync_ns, .. } = trace;
+    let end = *fsync_ns as i64;
     let mut lanes: Vec<Lane> = Vec::new();
-    for r in requests(trace).filter(|r| num(&r["from_ns"]) <= end) {
-        let by = word(&r["by"]);
-        let kind = kind(word(&r["class"]));
-        let ns = ["from_ns", "to_ns"].map(|k| num(&r[k]).max(0.0) as u64);
-        let sectors = match r["sectors"].as_u64() {
-            Some(n) if n > 0 => format!(" +{n}"),
-            _ => String::new(),
+    for r in trace.requests.iter().filter(|r| r.from_ns <= end) {
+        let kind = kind(&r.class);
+        let ns = [r.from_ns, r.to_ns].map(|ns| ns.max(0) as u64);
+        let sectors = match r.sectors {
+            0 => String::new(),
+            n => format!(" +{n}"),
         };
         let label = format!("{}{sectors}", s.name(kind));
         let span = Span {
-            name: format!("{label} {}", word(&r["rwbs"])),
+            name: format!("{label} {}", r.rwbs),
             label,
             ns: [ns[0], ns[1].max(ns[0])],
             style: style(kind),
             is_wait: false,
         };
-        match lanes.iter_mut().find(|l| l.name == by) {
+        match lanes.iter_mut().find(|l| l.name == r.by) {
             Some(lane) => lane.spans.push(span),
-            None => lanes.push(Lane { name: by.to_owned(), spans: vec![span] }),
+            None => lanes.push(Lane { name: r.by.clone(), spans: vec![span] }),
         }
     }
     Lanes {
@@ -126,7 +119,7 @@ fn picture(s: &Source<'_>, trace: &Value, is_first: bool) -> Lanes {
 }
 
 /// Which of ten files have what on disk.
-fn figure_9(s: &Source<'_>) -> Table {
+fn figure_9(s: &Source<'_>, traces: &[Trace]) -> Table {
     let files: Vec<String> = (0..10).map(|n| n.to_string()).collect();
     let texts = [s.t(words::EXT4_CASE), s.t(words::EXT4_ERA), String::new()];
     let mut heads: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -135,24 +128,20 @@ fn figure_9(s: &Source<'_>) -> Table {
     let mut t = Table::new("ext4-fig9", number_text, s.t(words::EXT4_FIG9_TITLE), &heads);
     t.caption = s.t(words::EXT4_FIG9_CAPTION);
     t.claims = vec!["fig9.".to_owned()];
-    let traces = list(&s.doc["traces"]);
     for case in ["alloc", "extend", "over"] {
-        for trace in traces.iter().filter(|t| word(&t["case"]) == case) {
-            for (key, what) in [
-                ("data", words::EXT4_D),
-                ("table", words::EXT4_M_TABLE),
-                ("size", words::EXT4_M_SIZE),
+        for trace in traces.iter().filter(|t| t.case == case) {
+            let Logged { data, table, size } = &trace.on_disk;
+            let first = [s.name(case), trace.era.clone()];
+            for (head, what, files) in [
+                (first, words::EXT4_D, data),
+                (Default::default(), words::EXT4_M_TABLE, table),
+                (Default::default(), words::EXT4_M_SIZE, size),
             ] {
-                let is_first = key == "data";
-                let once = |text: String| if is_first { text } else { String::new() };
-                let mut row = vec![
-                    Cell::text(once(s.name(case))),
-                    Cell::text(once(word(&trace["era"]).to_owned())),
-                    Cell::text(s.t(what)),
-                ];
-                row.extend(list(&trace["on_disk"][key]).iter().map(|v| match v.as_bool() {
-                    Some(true) => Cell::text("●").class("dot"),
-                    _ => Cell::text("·").class("dot off"),
+                let mut row: Vec<Cell> = head.map(Cell::text).into();
+                row.push(Cell::text(s.t(what)));
+                row.extend(files.iter().map(|is_there| match is_there {
+                    true => Cell::text("●").class("dot"),
+                    false => Cell::text("·").class("dot off"),
                 }));
                 t.rows.push(row);
             }

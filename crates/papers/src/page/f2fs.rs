@@ -1,28 +1,29 @@
 //! Paper f2fs-oprw: table 3.1, figures 6.1 to 6.3, tables 6.2 and 6.3, the region of table 6.2.
 
-use serde_json::Value;
 use wp_report::page::{
     Axis, Block, Cell, Figure, Point, Series, Shape, Table, Text, number, words,
 };
 
-use super::{Source, f2fs_flows, list, num, pair, word};
+use super::{Source, count, f2fs_flows};
+use crate::f2fs_oprw::{Point as Measured, Rates, Region, Results, RollForward, Scaling, Stages};
 
 /// All of it.
-pub fn blocks(s: &Source<'_>) -> Vec<Block> {
-    let mut out = f2fs_flows::blocks(s);
-    out.push(Block::Figure(stages(s)));
-    out.push(Block::Figure(figure_61a(s)));
-    out.push(Block::Figure(ratios_61a(s)));
-    out.push(Block::Figure(figure_61b(s)));
-    out.push(Block::Figure(gain_61b(s)));
-    out.push(Block::Figure(figure_62(s)));
-    out.push(Block::Table(rates_62(s)));
-    out.push(Block::Figure(figure_63(s)));
-    out.push(Block::Figure(gain_63(s)));
-    out.push(Block::Table(table_62(s)));
-    out.extend(surface(s));
-    out.push(Block::Figure(figure_t63(s)));
-    out.push(Block::Table(table_63(s)));
+pub fn blocks(s: &Source<'_>, found: &Results) -> Vec<Block> {
+    let (sizes, threads) = (&found.figure_6_1_ns, &found.figure_6_3);
+    let mut out = f2fs_flows::blocks(s, &found.figures_2_1_and_5);
+    out.push(Block::Figure(stages(s, &found.table_3_1_us)));
+    out.push(Block::Figure(figure_61a(s, sizes)));
+    out.push(Block::Figure(ratios_61a(s, sizes)));
+    out.push(Block::Figure(figure_61b(s, sizes)));
+    out.push(Block::Figure(gain_61b(s, sizes)));
+    out.push(Block::Figure(figure_62(s, found)));
+    out.push(Block::Table(rates_62(s, found)));
+    out.push(Block::Figure(figure_63(s, threads)));
+    out.push(Block::Figure(gain_63(s, threads)));
+    out.push(Block::Table(table_62(s, found)));
+    out.extend(surface(s, &found.surface));
+    out.push(Block::Figure(figure_t63(s, &found.table_6_3_ms)));
+    out.push(Block::Table(table_63(s, &found.table_6_3_ms)));
     out
 }
 
@@ -49,27 +50,18 @@ fn figure(
 }
 
 /// Table 3.1, as bars: ours beside the paper's.
-fn stages(s: &Source<'_>) -> Figure {
+fn stages(s: &Source<'_>, ours: &Stages) -> Figure {
     let all = [
-        ("prepare_data", "prepare_data", words::F2FS_PREPARE_DATA),
-        ("wait_data", "wait_dma_data", words::F2FS_WAIT_DATA),
-        ("prepare_node", "prepare_node", words::F2FS_PREPARE_NODE),
-        ("wait_node", "wait_dma_node", words::F2FS_WAIT_NODE),
-        ("flush", "flush", words::F2FS_FLUSH),
-        ("other", "other", words::F2FS_OTHER),
+        (ours.prepare_data, "prepare_data", words::F2FS_PREPARE_DATA),
+        (ours.wait_data, "wait_dma_data", words::F2FS_WAIT_DATA),
+        (ours.prepare_node, "prepare_node", words::F2FS_PREPARE_NODE),
+        (ours.wait_node, "wait_dma_node", words::F2FS_WAIT_NODE),
+        (ours.flush, "flush", words::F2FS_FLUSH),
+        (ours.other, "other", words::F2FS_OTHER),
     ];
     let names = all.iter().map(|(_, _, text)| s.t(*text)).collect();
-    let table = &s.doc["table_3_1_us"];
-    let points = |table: &Value| -> Vec<Point> {
-        let at =
-            |(n, (key, _, _)): (usize, &(&str, &str, Text))| Point::new(n as f64, num(&table[key]));
-        all.iter().enumerate().map(at).collect()
-    };
-    let series = if table.is_object() {
-        vec![Series::new(s.t(words::OURS), 0, points(table))]
-    } else {
-        Vec::new()
-    };
+    let points = all.iter().enumerate().map(|(n, (us, _, _))| Point::new(n as f64, *us));
+    let series = vec![Series::new(s.t(words::OURS), 0, points.collect())];
     let axes = (Axis::named("", names), Axis::linear(s.t(words::F2FS_TIME), "µs"));
     let number = s.tw(words::TABLE, &["3.1"]);
     let texts = (words::F2FS_STAGES, words::F2FS_STAGES_CAPTION);
@@ -83,39 +75,33 @@ fn stages(s: &Source<'_>) -> Figure {
 }
 
 /// Sizes of requests, each with its name.
-fn sizes(s: &Source<'_>) -> Axis {
-    let all = list(&s.doc["figure_6_1_ns"]).iter().map(|p| num(&p["kib"]));
-    let places = all.map(|kib| (kib, format!("{kib} KiB"))).collect();
+fn sizes(s: &Source<'_>, all: &[Measured]) -> Axis {
+    let places = all.iter().map(|p| (p.kib as f64, format!("{} KiB", p.kib))).collect();
     Axis::log(s.t(words::F2FS_SIZE), "").at(places)
 }
 
 /// Something of each size.
-fn by_size(s: &Source<'_>, of: impl Fn(&Value) -> f64) -> Vec<Point> {
-    list(&s.doc["figure_6_1_ns"]).iter().map(|p| Point::new(num(&p["kib"]), of(p))).collect()
+fn by_size(all: &[Measured], of: fn(&Measured) -> f64) -> Vec<Point> {
+    all.iter().map(|p| Point::new(p.kib as f64, of(p))).collect()
 }
 
-fn rate(key: &'static str) -> impl Fn(&Value) -> f64 {
-    move |p| 1e9 / num(&p[key])
-}
-
-fn figure_61a(s: &Source<'_>) -> Figure {
+fn figure_61a(s: &Source<'_>, all: &[Measured]) -> Figure {
     let series = vec![
-        Series::new("posix", 0, by_size(s, rate("posix"))),
-        Series::new("strict_fixed", 1, by_size(s, rate("strict"))),
-        Series::new("OPRW posix", 2, by_size(s, rate("oprw"))),
+        Series::new("posix", 0, by_size(all, |p| 1e9 / p.posix)),
+        Series::new("strict_fixed", 1, by_size(all, |p| 1e9 / p.strict)),
+        Series::new("OPRW posix", 2, by_size(all, |p| 1e9 / p.oprw)),
     ];
-    let axes = (sizes(s), Axis::linear(s.t(words::F2FS_RATE), "").switched());
+    let axes = (sizes(s, all), Axis::linear(s.t(words::F2FS_RATE), "").switched());
     let number = s.tw(words::FIGURE, &["6.1a"]);
     figure(s, ("fig6.1a", number), (words::F2FS_61A, words::F2FS_61A_CAPTION), axes, series)
 }
 
-fn ratios_61a(s: &Source<'_>) -> Figure {
-    let over = |key: &'static str| move |p: &Value| num(&p["posix"]) / num(&p[key]);
+fn ratios_61a(s: &Source<'_>, all: &[Measured]) -> Figure {
     let series = vec![
-        Series::new("strict_fixed", 1, by_size(s, over("strict"))),
-        Series::new("OPRW posix", 2, by_size(s, over("oprw"))),
+        Series::new("strict_fixed", 1, by_size(all, |p| p.posix / p.strict)),
+        Series::new("OPRW posix", 2, by_size(all, |p| p.posix / p.oprw)),
     ];
-    let axes = (sizes(s), Axis::linear(s.t(words::F2FS_OVER_POSIX), ""));
+    let axes = (sizes(s, all), Axis::linear(s.t(words::F2FS_OVER_POSIX), ""));
     let number = s.tw(words::FIGURE, &["6.1a"]);
     let texts = (words::F2FS_61A_RATIO, words::F2FS_61A_RATIO_CAPTION);
     let mut f = figure(s, ("fig6.1a-ratio", number), texts, axes, series);
@@ -125,20 +111,19 @@ fn ratios_61a(s: &Source<'_>) -> Figure {
     f
 }
 
-fn figure_61b(s: &Source<'_>) -> Figure {
+fn figure_61b(s: &Source<'_>, all: &[Measured]) -> Figure {
     let series = vec![
-        Series::new("nobarrier", 0, by_size(s, rate("nobarrier"))),
-        Series::new("OPRW nobarrier", 2, by_size(s, rate("oprw_nobarrier"))),
+        Series::new("nobarrier", 0, by_size(all, |p| 1e9 / p.nobarrier)),
+        Series::new("OPRW nobarrier", 2, by_size(all, |p| 1e9 / p.oprw_nobarrier)),
     ];
-    let axes = (sizes(s), Axis::linear(s.t(words::F2FS_RATE), "").switched());
+    let axes = (sizes(s, all), Axis::linear(s.t(words::F2FS_RATE), "").switched());
     let number = s.tw(words::FIGURE, &["6.1b"]);
     figure(s, ("fig6.1b", number), (words::F2FS_61B, words::F2FS_61B_CAPTION), axes, series)
 }
 
-fn gain_61b(s: &Source<'_>) -> Figure {
-    let gain = |p: &Value| num(&p["nobarrier"]) / num(&p["oprw_nobarrier"]);
-    let series = vec![Series::new("OPRW nobarrier", 2, by_size(s, gain))];
-    let axes = (sizes(s), Axis::linear(s.t(words::F2FS_OVER_F2FS), ""));
+fn gain_61b(s: &Source<'_>, all: &[Measured]) -> Figure {
+    let series = vec![Series::new("OPRW nobarrier", 2, by_size(all, Measured::gain))];
+    let axes = (sizes(s, all), Axis::linear(s.t(words::F2FS_OVER_F2FS), ""));
     let number = s.tw(words::FIGURE, &["6.1b"]);
     let texts = (words::F2FS_61B_GAIN, words::F2FS_61B_GAIN_CAPTION);
     let mut f = figure(s, ("fig6.1b-gain", number), texts, axes, series);
@@ -149,28 +134,28 @@ fn gain_61b(s: &Source<'_>) -> Figure {
 }
 
 /// What figure 6.2 is made of: name, rates, claim.
-fn macros<'a>(s: &Source<'a>) -> Vec<(&'static str, &'a Value, &'static str)> {
-    let (two, more) = (&s.doc["figure_6_2"], &s.doc["figure_6_2_others"]);
-    let all = [
-        ("varmail, PLP", &two["varmail"], "fig6.2b.varmail"),
-        ("OLTP, PLP", &two["oltp"], "fig6.2b.oltp"),
-        ("OLTP binlog, PLP", &more["oltp_binlog"], ""),
-        ("varmail, no PLP", &more["varmail_no_plp"], ""),
-        ("OLTP, no PLP", &more["oltp_no_plp"], ""),
+fn macros(found: &Results) -> Vec<(&'static str, Rates, &'static str)> {
+    let two = &found.figure_6_2;
+    let mut all = vec![
+        ("varmail, PLP", two.varmail, "fig6.2b.varmail"),
+        ("OLTP, PLP", two.oltp, "fig6.2b.oltp"),
     ];
-    all.into_iter().filter(|(_, v, _)| v["f2fs"].is_number()).collect()
+    if let Some(more) = &found.figure_6_2_others {
+        all.extend([
+            ("OLTP binlog, PLP", more.oltp_binlog, ""),
+            ("varmail, no PLP", more.varmail_no_plp, ""),
+            ("OLTP, no PLP", more.oltp_no_plp, ""),
+        ]);
+    }
+    all
 }
 
-fn gain(rates: &Value) -> f64 {
-    num(&rates["oprw"]) / num(&rates["f2fs"])
-}
-
-fn figure_62(s: &Source<'_>) -> Figure {
-    let all = macros(s);
+fn figure_62(s: &Source<'_>, found: &Results) -> Figure {
+    let all = macros(found);
     let names = all.iter().map(|(name, _, _)| (*name).to_owned()).collect();
-    let point = |(n, (_, rates, id)): (usize, &(&str, &Value, &str))| Point {
+    let point = |(n, (_, rates, id)): (usize, &(&str, Rates, &str))| Point {
         range: s.claim(id).and_then(|c| c.interval),
-        ..Point::new(n as f64, gain(rates))
+        ..Point::new(n as f64, rates.gain())
     };
     let series = vec![Series::new("OPRW / F2FS", 2, all.iter().enumerate().map(point).collect())];
     let axes = (Axis::named("", names), Axis::linear(s.t(words::F2FS_OVER_F2FS), ""));
@@ -185,42 +170,41 @@ fn figure_62(s: &Source<'_>) -> Figure {
     f
 }
 
-fn rates_62(s: &Source<'_>) -> Table {
+fn rates_62(s: &Source<'_>, found: &Results) -> Table {
     let texts = [s.t(words::F2FS_WORKLOAD), s.t(words::F2FS_GAIN)];
     let number_text = s.tw(words::FIGURE, &["6.2"]);
     let heads = [texts[0].as_str(), "F2FS", "OPRW", &texts[1]];
     let mut t = Table::new("f2fs-fig6.2-rates", number_text, s.t(words::F2FS_62_RATES), &heads);
-    for (name, rates, _) in macros(s) {
-        let cells = [num(&rates["f2fs"]), num(&rates["oprw"]), gain(rates)];
+    for (name, rates, _) in macros(found) {
+        let cells = [rates.f2fs, rates.oprw, rates.gain()];
         let cells = cells.map(|v| Cell::number(number(v)));
         t.rows.push([vec![Cell::text(name)], cells.into()].concat());
     }
     t
 }
 
-fn by_threads(s: &Source<'_>, of: impl Fn(&Value) -> f64) -> Vec<Point> {
-    let all = list(&s.doc["figure_6_3"]).iter();
-    all.map(|p| Point::new(num(&p["threads"]), of(&p["rates"]))).collect()
+fn by_threads(all: &[Scaling], of: fn(&Rates) -> f64) -> Vec<Point> {
+    all.iter().map(|p| Point::new(f64::from(p.threads), of(&p.rates))).collect()
 }
 
-fn threads(s: &Source<'_>) -> Axis {
-    let all = list(&s.doc["figure_6_3"]).iter().map(|p| num(&p["threads"]));
+fn threads(s: &Source<'_>, all: &[Scaling]) -> Axis {
+    let all = all.iter().map(|p| f64::from(p.threads));
     Axis::log(s.t(words::F2FS_THREADS), "").at(all.map(|n| (n, number(n))).collect())
 }
 
-fn figure_63(s: &Source<'_>) -> Figure {
+fn figure_63(s: &Source<'_>, all: &[Scaling]) -> Figure {
     let series = vec![
-        Series::new("F2FS", 0, by_threads(s, |r| num(&r["f2fs"]))),
-        Series::new("OPRW", 2, by_threads(s, |r| num(&r["oprw"]))),
+        Series::new("F2FS", 0, by_threads(all, |r| r.f2fs)),
+        Series::new("OPRW", 2, by_threads(all, |r| r.oprw)),
     ];
-    let axes = (threads(s), Axis::linear(s.t(words::F2FS_OPS), "").switched());
+    let axes = (threads(s, all), Axis::linear(s.t(words::F2FS_OPS), "").switched());
     let number = s.tw(words::FIGURE, &["6.3"]);
     figure(s, ("fig6.3", number), (words::F2FS_63, words::F2FS_63_CAPTION), axes, series)
 }
 
-fn gain_63(s: &Source<'_>) -> Figure {
-    let series = vec![Series::new("OPRW / F2FS", 2, by_threads(s, gain))];
-    let axes = (threads(s), Axis::linear(s.t(words::F2FS_OVER_F2FS), ""));
+fn gain_63(s: &Source<'_>, all: &[Scaling]) -> Figure {
+    let series = vec![Series::new("OPRW / F2FS", 2, by_threads(all, Rates::gain))];
+    let axes = (threads(s, all), Axis::linear(s.t(words::F2FS_OVER_F2FS), ""));
     let number = s.tw(words::FIGURE, &["6.3"]);
     let texts = (words::F2FS_63_GAIN, words::F2FS_63_CAPTION);
     let mut f = figure(s, ("fig6.3-gain", number), texts, axes, series);
@@ -228,7 +212,7 @@ fn gain_63(s: &Source<'_>) -> Figure {
     f
 }
 
-fn table_62(s: &Source<'_>) -> Table {
+fn table_62(s: &Source<'_>, found: &Results) -> Table {
     let texts = [
         words::F2FS_MODE,
         words::F2FS_SEEDS,
@@ -249,35 +233,31 @@ fn table_62(s: &Source<'_>) -> Table {
     let mut t = Table::new("f2fs-table6.2", number_text, s.t(words::F2FS_T62), &heads);
     t.caption = s.t(words::F2FS_T62_CAPTION);
     t.claims = vec!["table6.2.".to_owned()];
-    let shares = list(&s.doc["table_6_2_shares"]);
-    for (n, r) in list(&s.doc["table_6_2"]).iter().enumerate() {
-        let c = &r["counts"];
-        let count = |key: &str| Cell::number(number(num(&c[key])));
-        let mut row = vec![Cell::text(word(&r["name"])).class("mono")];
-        row.extend(["runs", "cuts", "states", "recovered", "failed"].map(count));
-        let share = shares.get(n).and_then(|v| Some((v["share"].as_f64()?, pair(&v["interval"])?)));
+    for (r, share) in found.table_6_2.iter().zip(&found.table_6_2_shares) {
+        let c = &r.counts;
+        let mut row = vec![Cell::text(&r.name).class("mono")];
+        row.extend([c.runs, c.cuts, c.states, c.recovered, c.failed].map(count));
         let percent = |v: f64| number(v * 100.0);
-        row.push(Cell::number(share.map_or(String::new(), |(v, [a, b])| {
-            format!("{} [{}, {}]", percent(v), percent(a), percent(b))
-        })));
-        row.extend(["lost_sync", "mixed", "refused", "left_out"].map(count));
-        row.push(Cell::text(word(&c["example"])).class("long"));
+        let [low, high] = share.interval.map(percent);
+        row.push(Cell::number(format!("{} [{low}, {high}]", percent(share.share))));
+        row.extend([c.lost_sync, c.mixed, c.refused, c.left_out].map(count));
+        row.push(Cell::text(c.example.clone().unwrap_or_default()).class("long"));
         t.rows.push(row);
     }
     t
 }
 
 /// One map a buffer size: dies down, periods across.
-fn surface(s: &Source<'_>) -> Vec<Block> {
-    let points = list(&s.doc["surface"]);
-    let mut values: [Vec<u64>; 3] = Default::default();
-    for (key, all) in ["buffer_mib", "period_us", "dies"].iter().zip(&mut values) {
-        all.extend(points.iter().filter_map(|p| p[*key].as_u64()));
+fn surface(s: &Source<'_>, points: &[Region]) -> Vec<Block> {
+    let values = |of: fn(&Region) -> u64| {
+        let mut all: Vec<u64> = points.iter().map(of).collect();
         all.sort_unstable();
         all.dedup();
-    }
-    let [buffers, periods, dies] = &values;
-    let most = points.iter().map(|p| num(&p["rate"])).fold(1e-9, f64::max);
+        all
+    };
+    let (buffers, periods) = (values(|p| p.buffer_mib), values(|p| p.period_us));
+    let dies = values(|p| p.dies);
+    let most = points.iter().map(|p| p.rate).fold(1e-9, f64::max);
     let period = |p: &u64| match p {
         0 => s.t(words::F2FS_NO_PERIOD),
         n => s.tw(words::F2FS_PERIOD, &[&n.to_string()]),
@@ -291,15 +271,13 @@ fn surface(s: &Source<'_>) -> Vec<Block> {
         let mut t = Table::new(&id, s.t(words::F2FS_SURFACE_NUMBER), title, &heads);
         t.caption = s.t(words::F2FS_SURFACE_CAPTION);
         t.claims = vec!["table6.2.region".to_owned()];
-        for die in dies {
+        for die in &dies {
             let of = |period: &u64| {
-                points.iter().find(|p| {
-                    [&p["buffer_mib"], &p["period_us"], &p["dies"]].map(Value::as_u64)
-                        == [Some(*buffer), Some(*period), Some(*die)]
-                })
+                let place = (*buffer, *period, *die);
+                points.iter().find(|p| (p.buffer_mib, p.period_us, p.dies) == place)
             };
             let any = periods.iter().find_map(of);
-            let channels = any.map_or(f64::NAN, |p| num(&p["channels"]));
+            let channels = any.map_or(f64::NAN, |p| p.channels as f64);
             let mut row = vec![Cell::text(format!("{die} ({})", number(channels)))];
             row.extend(periods.iter().map(|p| of(p).map_or_else(Cell::default, |p| heat(p, most))));
             t.rows.push(row);
@@ -309,20 +287,21 @@ fn surface(s: &Source<'_>) -> Vec<Block> {
     buffers.iter().map(one).collect()
 }
 
-fn heat(p: &Value, most: f64) -> Cell {
-    let rate = num(&p["rate"]);
-    let star = if p["as_paper"] == true { "★ " } else { "" };
+fn heat(p: &Region, most: f64) -> Cell {
+    let star = if p.as_paper { "★ " } else { "" };
     let percent = |v: f64| number(v * 100.0);
-    let tip = pair(&p["interval"])
-        .map_or(String::new(), |[a, b]| format!("[{}, {}] %", percent(a), percent(b)));
-    Cell { heat: Some(rate / most), tip, ..Cell::number(format!("{star}{}", percent(rate))) }
+    let [low, high] = p.interval.map(percent);
+    Cell {
+        heat: Some(p.rate / most),
+        tip: format!("[{low}, {high}] %"),
+        ..Cell::number(format!("{star}{}", percent(p.rate)))
+    }
 }
 
-fn figure_t63(s: &Source<'_>) -> Figure {
-    let rows = list(&s.doc["table_6_3_ms"]);
-    let at = |r: &Value| num(&r["nodes"]);
+fn figure_t63(s: &Source<'_>, rows: &[RollForward]) -> Figure {
+    let at = |r: &RollForward| r.nodes as f64;
     // The claim whose number of nodes this run came nearest to.
-    let id = |r: &Value| -> String {
+    let id = |r: &RollForward| -> String {
         let of = |id: &str| id.strip_prefix("table6.3.n")?.parse::<f64>().ok();
         let all = s.claims.iter().filter_map(|c| Some((of(&c.id)?, c)));
         let near = |n: f64| (n - at(r)).abs();
@@ -331,7 +310,7 @@ fn figure_t63(s: &Source<'_>) -> Figure {
     };
     let points = rows.iter().map(|r| Point {
         range: s.claim(&id(r)).and_then(|c| c.interval),
-        ..Point::new(at(r), num(&r["extra"]))
+        ..Point::new(at(r), r.extra)
     });
     let series = vec![Series::new("OPRW", 2, points.collect())];
     let x = Axis::linear(s.t(words::F2FS_NODES), "");
@@ -347,7 +326,7 @@ fn figure_t63(s: &Source<'_>) -> Figure {
     f
 }
 
-fn table_63(s: &Source<'_>) -> Table {
+fn table_63(s: &Source<'_>, rows: &[RollForward]) -> Table {
     let texts = [
         words::F2FS_NODES,
         words::F2FS_MS,
@@ -360,9 +339,9 @@ fn table_63(s: &Source<'_>) -> Table {
     let mut t =
         Table::new("f2fs-table6.3", s.tw(words::TABLE, &["6.3"]), s.t(words::F2FS_T63), &heads);
     t.caption = s.t(words::F2FS_T63_CAPTION);
-    for r in list(&s.doc["table_6_3_ms"]) {
-        let keys = ["nodes", "ms", "check_ms", "extra", "extra_blocks"];
-        t.rows.push(keys.map(|k| Cell::number(number(num(&r[k])))).into());
+    for r in rows {
+        let times = [r.ms, r.check_ms, r.extra].map(|v| Cell::number(number(v)));
+        t.rows.push([vec![count(r.nodes)], times.into(), vec![count(r.extra_blocks)]].concat());
     }
     t
 }

@@ -49,7 +49,7 @@ impl What {
 }
 
 /// One difference between a run of ours and the kernel's.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Difference {
     /// Name of the recorded run, e.g. `linux-3.4/cfq_alloc_N10`.
     pub run: String,

@@ -1,7 +1,7 @@
 //! One HTML file that shows what runs found: figures, tables, claims, in English or Korean.
 //!
 //! ```text
-//! results of a paper ─> claim::Claim, Figures::blocks ──────┐
+//! results of a paper ─> claim::Claim, Reproduced::blocks ───┐
 //! summary.json, points.csv, claims of a run ─> run::blocks ┴─> block ─> draw, lanes, table ─> html
 //! ```
 //! Invariants: 1. the page is a function of its input: the same results give the same bytes.
@@ -36,7 +36,7 @@ pub use self::figure::{Axis, Figure, Mark, Point, Series, Shape};
 pub use self::jobs::Rated;
 pub use self::lanes::{Lane, Lanes, Span};
 pub use self::scale::number;
-pub use self::source::{About, Figures, Source};
+pub use self::source::{About, Reproduced, Source, Varied};
 pub use self::table::{Cell, Table};
 pub use self::words::{Lang, Text};
 use crate::claim::Judged;
@@ -47,12 +47,8 @@ use crate::document::{self, DocumentError};
 pub struct Paper {
     /// Its slug.
     pub slug: String,
-    /// Its claims, judged; each stands on the page.
-    pub claims: Vec<Judged>,
-    /// Variations of assumed parameters behind the intervals.
-    pub varied: Option<Varied>,
-    /// What its results bring to the page besides.
-    pub figures: Rc<dyn Figures>,
+    /// Its results.
+    pub results: Rc<dyn Reproduced>,
     /// `tables.txt`: what the command printed.
     pub text: String,
     /// `resolved.toml`: what was asked for, in full.
@@ -65,15 +61,6 @@ pub struct Paper {
     pub digest: String,
     /// Was it a quick run?
     pub is_quick: bool,
-}
-
-/// Variations of assumed parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Varied {
-    /// How many.
-    pub all: usize,
-    /// Those of them that no machine can have.
-    pub impossible: usize,
 }
 
 /// A claim of an experiment.
@@ -182,5 +169,5 @@ fn claims(paper: &Paper, input: &Input, lang: Lang) -> Vec<Claim> {
         claim.why = said(&claim.why.text);
         claim
     };
-    paper.claims.iter().map(of).collect()
+    paper.results.claims().iter().map(of).collect()
 }

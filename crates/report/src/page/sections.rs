@@ -147,8 +147,8 @@ fn provenance(items: &[(Text, &str)], resolved: &str, lang: Lang, h: &mut Html) 
 }
 
 fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Block>, h: &mut Html) {
-    let Paper { slug, figures, text, resolved, command, hash, digest, .. } = read.paper;
-    let about = figures.about();
+    let Paper { slug, results, text, resolved, command, hash, digest, is_quick } = read.paper;
+    let about = results.about();
     h.el("section", &[("id", slug), ("class", "paper")], |h| {
         h.el("h2", &[], |h| {
             h.leaf("span", &[("class", "slug")], slug);
@@ -157,7 +157,7 @@ fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Blo
         });
         h.leaf("p", &[("class", "says")], about.says.of(lang));
         h.leaf("p", &[("class", "setup")], about.setup.of(lang));
-        if read.paper.is_quick {
+        if *is_quick {
             h.leaf("p", &[("class", "quick")], words::QUICK.of(lang));
         }
         let result = format!("reproduce-{slug}/{hash}");
@@ -165,12 +165,12 @@ fn paper(read: &Read<'_>, phrases: &[[String; 2]], lang: Lang, all: &mut Vec<Blo
             [(words::COMMAND, command.as_str()), (words::HASH, &result), (words::DIGEST, digest)];
         provenance(&made, resolved, lang, h);
         summary::bar(&read.claims, lang, h);
-        let blocks = figures.blocks(&Source { claims: &read.claims, phrases, lang });
+        let blocks = results.blocks(&Source { claims: &read.claims, phrases, lang });
         h.leaf("h3", &[], words::SHOWN_BELOW.of(lang));
         draw_all(&blocks, &read.claims, lang, h);
         all.extend(blocks);
         claims(read, lang, h);
-        varied(read.paper.varied, lang, h);
+        varied(results.varied(), lang, h);
         h.el("details", &[("class", "fold printed")], |h| {
             h.leaf("summary", &[], words::PRINTED.of(lang));
             h.leaf("pre", &[("lang", "en")], text);
@@ -225,8 +225,8 @@ fn claims(read: &Read<'_>, lang: Lang, h: &mut Html) {
 }
 
 /// How many variations are behind the intervals.
-fn varied(varied: Option<Varied>, lang: Lang, h: &mut Html) {
-    if let Some(Varied { all, impossible }) = varied.filter(|v| v.all > 0) {
+fn varied(Varied { all, impossible }: Varied, lang: Lang, h: &mut Html) {
+    if all > 0 {
         let text = words::VARIED.with(lang, &[&all.to_string(), &impossible.to_string()]);
         h.leaf("p", &[("class", "note")], &text);
     }
@@ -277,7 +277,7 @@ fn data(papers: &[Read<'_>], blocks: &[Block], lang: Lang) -> Value {
         .map(|r| {
             json!({
                 "slug": r.paper.slug, "command": r.paper.command, "hash": r.paper.hash,
-                "sha256": r.paper.digest, "claims": r.paper.claims,
+                "sha256": r.paper.digest, "claims": r.paper.results.claims(),
             })
         })
         .collect();

@@ -6,6 +6,7 @@ use super::block::Block;
 use super::claim::{Claim, Remark};
 use super::figure::Mark;
 use super::words::{self, Lang, Text};
+use crate::claim::Judged;
 
 /// What a paper is about.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +19,28 @@ pub struct About {
     pub setup: Text,
 }
 
-/// Results that know their figures and tables; the page knows how to draw them.
-pub trait Figures: fmt::Debug {
+/// Results of a paper, which know their figures and tables; the page knows how to draw them.
+pub trait Reproduced: fmt::Debug {
     /// What the paper is about.
     fn about(&self) -> About;
 
+    /// Its claims, judged; each stands on the page.
+    fn claims(&self) -> &[Judged];
+
+    /// Variations of assumed parameters behind the intervals of the claims.
+    fn varied(&self) -> Varied;
+
     /// Its figures and tables, in the language of `source`.
     fn blocks(&self, source: &Source<'_>) -> Vec<Block>;
+}
+
+/// Variations of assumed parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Varied {
+    /// How many.
+    pub all: usize,
+    /// Those of them that no machine can have.
+    pub impossible: usize,
 }
 
 /// The claims of a paper, and the language to speak.

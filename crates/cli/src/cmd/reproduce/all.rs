@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use wp_base::plain::Shown as _;
 use wp_machine::host::{Group, program};
-use wp_report::claim::Verdict;
+use wp_report::claim::{Judged, Verdict};
+use wp_report::page::Reproduced as _;
 
 use super::kept::{self, Kept};
 use super::{Args, Beside, Paper, page, progress};
@@ -219,7 +220,7 @@ impl Screen {
                     (w.share, format!("{:>3.0} %  {seconds}  {}", 100.0 * w.share, w.step))
                 }
                 State::Done(kept) => {
-                    (1.0, format!("done   {}", claims_text(counts(&kept.document))))
+                    (1.0, format!("done   {}", claims_text(counts(kept.results.claims()))))
                 }
                 State::Failed(code, _) => (1.0, format!("failed with exit code {code}")),
             };
@@ -235,7 +236,7 @@ fn sums(works: &[Work]) -> [usize; 5] {
     let mut sum = [0; 5];
     for w in works {
         if let State::Done(kept) = &w.state {
-            let n = counts(&kept.document);
+            let n = counts(kept.results.claims());
             sum = std::array::from_fn(|i| sum[i] + n[i]);
         }
     }
@@ -300,10 +301,9 @@ fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>) -> ExitCode
     )
 }
 
-/// Verdicts of a paper's document: match, differs, follows, inconsistent, not modelled.
-fn counts(document: &Value) -> [usize; 5] {
-    let claims = document["claims"].as_array().map_or(&[][..], Vec::as_slice);
-    Verdict::ALL.map(|v| claims.iter().filter(|c| c["verdict"] == v.name()).count())
+/// How many claims of a paper have each verdict, in the order of [`Verdict::ALL`].
+fn counts(claims: &[Judged]) -> [usize; 5] {
+    Verdict::ALL.map(|v| claims.iter().filter(|c| c.verdict == v).count())
 }
 
 /// The summary: a row a paper, verdicts beside the pinned ones, and where everything else is.
@@ -324,11 +324,12 @@ fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
     for w in works {
         match &w.state {
             State::Done(kept) => {
-                let n = counts(&kept.document);
+                let n = counts(kept.results.claims());
                 row(&mut table, w.paper.slug, n, &format!("{:.0}", kept.seconds));
-                writeln!(files, "tables: {}", kept.results.join("tables.txt").shown()).expect(LINE);
-                documents.push(kept.document.clone());
-                let (of_paper, code) = a.beside(w.paper.slug, &kept.document, kept.is_unlisted);
+                writeln!(files, "tables: {}", kept.folder.join("tables.txt").shown()).expect(LINE);
+                documents.push(json!(kept.results));
+                let (of_paper, code) =
+                    a.beside(w.paper.slug, kept.results.claims(), kept.is_unlisted);
                 beside.add(of_paper);
                 if exit == Exit::Ok {
                     exit = code;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::json;
-use wp_papers::journal_conflict::{self, Graph, Outcome, Reproduction, TYPES};
+use wp_papers::journal_conflict::{self, Graph, Outcome, TYPES};
+use wp_papers::results::Results;
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};
@@ -22,23 +22,18 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     let done = journal_conflict::reproduce(a.seed, a.quick, &mut step);
     progress.end();
     match done {
-        Ok(Some(found)) => report(a, out, &found, progress.began),
+        Ok(Some(found)) => report(a, out, found, progress.began),
         Ok(None) => interrupted(out),
         Err(e) => out.machine_error(&e),
     }
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction, began: Instant) -> ExitCode {
-    let doc = json!({
-        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [journal_conflict::SLUG],
-        "tables": found.tables, "graphs": found.graphs, "cure": found.cure,
-        "varied": found.varied, "impossible": found.impossible, "claims": found.claims,
-    });
-    let text = tables(found);
+fn report(a: &Args, out: &Out, found: journal_conflict::Results, began: Instant) -> ExitCode {
+    let text = tables(&found);
     let answer = Answer {
         slug: journal_conflict::SLUG,
         began,
-        document: doc,
+        results: Results::JournalConflict(Box::new(found)),
         text,
         is_unlisted: false,
         more: Vec::new(),
@@ -46,7 +41,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction, began: Instant) -> ExitCode
     answer.finish(a, out)
 }
 
-fn tables(found: &Reproduction) -> String {
+fn tables(found: &journal_conflict::Results) -> String {
     let mut t = format!(
         "Paper journal-conflict: BarrierFS and EXT4 of {}, class of {}, CPU {} (assumed costs).\n",
         journal_conflict::KERNEL,
@@ -76,7 +71,7 @@ fn table(t: &mut String, number: u32, o: &Outcome) {
     let heads: String = TYPES.iter().map(|k| format!("{k:>9}")).collect();
     writeln!(t, "{:<6}{heads}", "").expect(LINE);
     for (n, thread) in (1..).zip(&o.by_thread) {
-        let cells: String = TYPES.iter().map(|k| format!("{:>9}", thread[*k])).collect();
+        let cells: String = thread.each().map(|count| format!("{count:>9}")).concat();
         writeln!(t, "T{n:<5}{cells}").expect(LINE);
     }
     let cells: String = TYPES.iter().map(|k| format!("{:>9}", o.conflicts.of_type(k))).collect();

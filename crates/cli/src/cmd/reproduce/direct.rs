@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::json;
-use wp_papers::direct_io::{self, Graph, Left, Mechanism, Point, Reproduction, SIZES, Sent};
+use wp_papers::direct_io::{self, Graph, Left, Mechanism, Point, SIZES, Sent};
+use wp_papers::results::Results;
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};
@@ -22,30 +22,21 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     let done = direct_io::reproduce(a.seed, a.quick, &mut step);
     progress.end();
     match done {
-        Ok(Some(found)) => report(a, out, &found, progress.began),
+        Ok(Some(found)) => report(a, out, found, progress.began),
         Ok(None) => interrupted(out),
         Err(e) => out.machine_error(&e),
     }
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction, began: Instant) -> ExitCode {
-    let mut told: Vec<&String> = found.mechanisms.iter().flat_map(|m| &m.notes).collect();
-    told.dedup();
-    if let Some(note) = told.first() {
+fn report(a: &Args, out: &Out, found: direct_io::Results, began: Instant) -> ExitCode {
+    if let Some(note) = found.notes.first() {
         out.note(&format!("note: {note}"));
     }
-    let doc = json!({
-        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [direct_io::SLUG],
-        "graphs": found.graphs, "numbers": found.numbers, "filled": found.filled,
-        "mechanisms": found.mechanisms, "cuts": found.cuts,
-        "varied": found.varied, "impossible": found.impossible,
-        "notes": told, "claims": found.claims,
-    });
-    let text = tables(found);
+    let text = tables(&found);
     let answer = Answer {
         slug: direct_io::SLUG,
         began,
-        document: doc,
+        results: Results::DirectIo(Box::new(found)),
         text,
         is_unlisted: false,
         more: Vec::new(),
@@ -53,7 +44,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction, began: Instant) -> ExitCode
     answer.finish(a, out)
 }
 
-fn tables(found: &Reproduction) -> String {
+fn tables(found: &direct_io::Results) -> String {
     let mut t = format!(
         "Paper direct-io: MobiBench on Linux {}, class of {}, CPU {} (assumed costs).\n",
         direct_io::KERNEL,

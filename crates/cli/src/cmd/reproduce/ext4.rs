@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use serde_json::json;
-use wp_papers::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row, RunOutcome};
+use wp_papers::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row};
 use wp_papers::kernels::{self, Comparison};
+use wp_papers::results::Results;
 use wp_papers::today::{TodayComparison, compare_today};
-use wp_parity::reference::{Issuer, TraceLine, What};
+use wp_parity::reference::What;
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted, paper};
@@ -109,29 +109,22 @@ fn report(
     (found, real, today): (&Reproduction, &Comparison, &TodayComparison),
     began: Instant,
 ) -> ExitCode {
-    let doc = json!({
-        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [ext4_fsync::SLUG],
-        "rows": found.rows, "traces": traces(&found.runs),
-        "figures_10_11": found.points, "figures_10_11_phone": found.phone,
-        "null_predictors": found.nulls, "claims": found.claims, "cuts": found.cuts,
-        "real_kernels": kernels_json(real), "linux_6_18": crate::cmd::today::to_json(today),
-        "variations": found.variations, "impossible_variations": found.impossible,
-    });
+    let results = ext4_fsync::Results::new(a.seed, found, real, today);
     let mut text = String::new();
-    tables(&mut text, &found.rows);
-    figures(&mut text, "PC, ssd-128", &found.points);
-    figures(&mut text, "phone, emmc-16", &found.phone);
-    nulls(&mut text, &found.nulls);
-    cut_table(&mut text, &found.cuts);
+    tables(&mut text, &results.rows);
+    figures(&mut text, "PC, ssd-128", &results.figures_10_11);
+    figures(&mut text, "phone, emmc-16", &results.figures_10_11_phone);
+    nulls(&mut text, &results.null_predictors);
+    cut_table(&mut text, &results.cuts);
     real_kernels(&mut text, real);
     crate::cmd::today::table(&mut text, today);
-    claims_table(&mut text, &found.claims);
-    if found.variations > 0 {
+    claims_table(&mut text, &results.claims);
+    if results.variations > 0 {
         writeln!(
             text,
             "Intervals: each assumed parameter times 0.5 and 1.5, {} variations, {} of them impossible devices.",
-            found.variations,
-            found.impossible.len()
+            results.variations,
+            results.impossible_variations.len()
         )
         .expect("a string takes it");
     }
@@ -142,74 +135,12 @@ fn report(
     let answer = Answer {
         slug: ext4_fsync::SLUG,
         began,
-        document: doc,
+        results: Results::Ext4Fsync(Box::new(results)),
         text,
         is_unlisted: !real.findings.is_empty() || !today.findings.is_empty(),
         more: more.collect(),
     };
     answer.finish(a, out)
-}
-
-/// Flushes of which no completion is told (kernels before 3.9 trace a flush's `D` and no `C`), each
-/// with the moment when it is over: what waited for it is dispatched by its interrupt, or ends (a
-/// completion without sectors).
-fn flushes_without_end(r: &RunOutcome) -> Vec<(&TraceLine, i64)> {
-    let is_flush = |l: &TraceLine| l.action == 'D' && l.sectors == 0;
-    let ends_own = |l: &TraceLine| l.action == 'C' && l.sectors == 0 && l.rwbs.starts_with('F');
-    if r.lines.iter().any(ends_own) {
-        return Vec::new();
-    }
-    let shows_end = |l: &&TraceLine| match l.action {
-        'D' => Issuer::of(&l.comm) == Issuer::Swapper,
-        'C' => l.sectors == 0,
-        _ => false,
-    };
-    let flushes = r.lines.iter().enumerate().filter(|(_, l)| is_flush(l));
-    let ended = flushes.filter_map(|(n, sent)| {
-        let end = r.lines[n + 1..].iter().find(shows_end)?;
-        Some((sent, end.ns_from_fsync_start))
-    });
-    ended.collect()
-}
-
-/// The traces of ten files (the paper's number): each request with its dispatch and its completion,
-/// nanoseconds from the fsync's call, and what is on disk when the fsync returns, by file.
-fn traces(runs: &[RunOutcome]) -> serde_json::Value {
-    const FILES: u32 = 10;
-    let one = |r: &RunOutcome| {
-        let mut open: Vec<&TraceLine> = Vec::new();
-        let mut requests = Vec::new();
-        for line in &r.lines {
-            match line.action {
-                'D' => open.push(line),
-                'C' => {
-                    let is_it = |d: &&TraceLine| d.sector == line.sector && d.rwbs == line.rwbs;
-                    let Some(at) = open.iter().position(is_it) else { continue };
-                    let sent = open.remove(at);
-                    requests.push((sent, line.ns_from_fsync_start));
-                }
-                _ => {}
-            }
-        }
-        requests.extend(flushes_without_end(r));
-        requests.sort_by_key(|(sent, done)| (sent.ns_from_fsync_start, *done));
-        let requests: Vec<serde_json::Value> = requests
-            .into_iter()
-            .map(|(sent, done)| {
-                json!({
-                    "from_ns": sent.ns_from_fsync_start, "to_ns": done,
-                    "by": Issuer::of(&sent.comm).to_string(), "rwbs": sent.rwbs,
-                    "sector": sent.sector, "sectors": sent.sectors, "class": sent.class,
-                })
-            })
-            .collect();
-        json!({
-            "era": r.plan.era, "case": r.plan.case, "files": r.plan.files, "fsync_ns": r.fsync_ns,
-            "requests": requests,
-            "on_disk": { "data": r.data_on_disk, "table": r.table_logged, "size": r.size_logged },
-        })
-    };
-    runs.iter().filter(|r| r.plan.files == FILES).map(one).collect()
 }
 
 fn tables(t: &mut String, rows: &[Row]) {
@@ -246,11 +177,6 @@ fn tables(t: &mut String, rows: &[Row]) {
     writeln!(t, "\nD on disk, table logged, size logged (fig. 9): files whose data is on disk, whose inode-table block is in the").expect(line);
     writeln!(t, "journal, and whose logged inode has this write's size, when fsync returns.\n")
         .expect(line);
-}
-
-fn kernels_json(real: &Comparison) -> serde_json::Value {
-    let findings: Vec<String> = real.findings.iter().map(ToString::to_string).collect();
-    json!({ "runs": real.lines(), "listed_differences": real.listed, "findings": findings })
 }
 
 /// The same program on the real kernels: who dispatched how many blocks of which class, with which
@@ -331,28 +257,4 @@ fn nulls(t: &mut String, nulls: &Nulls) {
     }
     let all = [ours, counts, log, no_era].map(|v| format!("{v:>9.3}")).concat();
     writeln!(t, "{:<32}{:>9}{all}\n", "mean distance", "").expect(line);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use wp_papers::ext4_fsync::{RunPlan, run};
-
-    #[test]
-    fn the_flushes_of_an_fsync_are_in_the_trace_of_every_era() {
-        for era in ["3.4", "3.8", "4.6"] {
-            let plan = RunPlan { watch: 3, ..RunPlan::paper(era, "extend", 10, 1) };
-            let doc = traces(&[run(&plan).expect("it runs")]);
-            let end = doc[0]["fsync_ns"].as_i64().expect("a time");
-            let requests = doc[0]["requests"].as_array().expect("a list");
-            let flushes: Vec<[i64; 2]> = requests
-                .iter()
-                .filter(|r| r["class"] == "flush")
-                .map(|r| ["from_ns", "to_ns"].map(|k| r[k].as_i64().expect("a time")))
-                .filter(|[from, _]| *from <= end)
-                .collect();
-            assert!(flushes.len() >= 2, "{era}: before the record and behind it: {flushes:?}");
-            assert!(flushes.iter().all(|[from, to]| from < to && *to <= end), "{era}: {flushes:?}");
-        }
-    }
 }

@@ -5,14 +5,16 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use wp_base::plain::Shown as _;
-use wp_machine::results::Results;
-use wp_papers::f2fs_oprw::{self, CutRow, Ended, Part, Plan, Reproduction, SurfacePoint};
+use wp_machine::results::Results as Folder;
+use wp_papers::f2fs_oprw::{
+    self, CutRow, Ended, Part, Plan, Recordings, Reproduction, SurfacePoint,
+};
+use wp_papers::results::Results;
 
-use super::flows::Figures;
 use super::progress::Progress;
-use super::{Answer, Args, claims_table, interrupted};
+use super::{Answer, Args, claims_table, flows, interrupted};
 use crate::output::{Exit, Out};
 
 /// Cuts of each mode in a long run.
@@ -31,30 +33,26 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
         cuts: a.crash.map(|n| n.unwrap_or(LONG)),
         workers: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let done = super::flows::figures(a.seed)
-        .and_then(|figures| Ok((f2fs_oprw::reproduce(&plan, &step)?, figures)));
+    let done = f2fs_oprw::recordings(a.seed)
+        .and_then(|recorded| Ok((f2fs_oprw::reproduce(&plan, &step)?, recorded)));
     progress.end();
     match done {
-        Ok((Ended::Whole(found), figures)) => report(a, out, &found, &figures, progress.began),
+        Ok((Ended::Whole(found), recorded)) => report(a, out, &found, &recorded, progress.began),
         Ok((Ended::Stopped(part), _)) if part.cuts.is_empty() => interrupted(out),
         Ok((Ended::Stopped(part), _)) => stopped(a, out, &part),
         Err(e) => out.machine_error(&e),
     }
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Instant) -> ExitCode {
-    let doc = json!({
-        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [f2fs_oprw::SLUG],
-        "table_3_1_us": found.stages, "figure_6_1_ns": found.points, "figure_6_1": found.figure,
-        "figure_6_2": found.macros, "figure_6_2_others": found.others,
-        "figure_6_3": found.scaling, "table_6_2": found.cuts,
-        "table_6_2_shares": shares(&found.cuts), "surface": surface_json(&found.surface),
-        "table_6_3": found.recovery, "table_6_3_costs_ns": found.costs,
-        "table_6_3_ms": recovery_json(found), "claims": found.claims,
-        "variations": found.variations, "impossible_variations": found.impossible,
-        "figures_2_1_and_5": flows.json(),
-    });
-    let mut text = flows.text();
+fn report(
+    a: &Args,
+    out: &Out,
+    found: &Reproduction,
+    recorded: &Recordings,
+    began: Instant,
+) -> ExitCode {
+    let results = f2fs_oprw::Results::new(a.seed, found, recorded.pictures());
+    let mut text = flows::text(&results.figures_2_1_and_5);
     stages(&mut text, found);
     figures(&mut text, found);
     cuts(&mut text, &found.cuts);
@@ -70,47 +68,20 @@ fn report(a: &Args, out: &Out, found: &Reproduction, flows: &Figures, began: Ins
         )
         .expect(LINE);
     }
-    let more = flows.runs().map(|(name, run)| {
+    let more = recorded.flows.iter().map(|(run, _)| {
+        let mode = run.drawn.mode.name().replace(' ', "-");
         let events = wp_machine::results::events_to_ndjson(&run.records);
-        (format!("{name}.events.ndjson"), events)
+        (format!("figure-{}-{mode}.events.ndjson", run.drawn.figure), events)
     });
     let answer = Answer {
         slug: f2fs_oprw::SLUG,
         began,
-        document: doc,
+        results: Results::F2fsOprw(Box::new(results)),
         text,
         is_unlisted: false,
         more: more.collect(),
     };
     answer.finish(a, out)
-}
-
-/// Shares of failures in table 6.2, with their 95 % intervals over seeds, by row.
-fn shares(rows: &[CutRow]) -> Value {
-    let one = |r: &CutRow| json!({ "share": r.counts.rate(), "interval": r.counts.interval() });
-    rows.iter().map(one).collect()
-}
-
-/// The region, and which of its points the paper's count is compatible with.
-fn surface_json(points: &[SurfacePoint]) -> Value {
-    let one = |p: &SurfacePoint| {
-        let mut point = json!(p);
-        point["as_paper"] = json!(p.is_papers());
-        point
-    };
-    points.iter().map(one).collect()
-}
-
-/// Table 6.3 as times.
-fn recovery_json(found: &Reproduction) -> Value {
-    let costs = &found.costs;
-    let one = |r: &f2fs_oprw::Row| {
-        json!({
-            "nodes": r.plain.nodes, "ms": r.plain.ms(costs), "check_ms": r.oprw.check_ms(costs),
-            "extra": r.extra(costs), "extra_blocks": r.extra_blocks,
-        })
-    };
-    found.recovery.iter().map(one).collect()
 }
 
 /// What was done of the power failures when the run was interrupted; no claim is judged by it.
@@ -125,7 +96,7 @@ fn stopped(a: &Args, out: &Out, part: &Part) -> ExitCode {
         "Interrupted. The tables hold what was finished; no claim has a verdict.\n\n".to_owned();
     cuts(&mut text, &part.cuts);
     surface(&mut text, &part.surface);
-    let mut results = Results::default();
+    let mut results = Folder::default();
     results.add("resolved.toml", resolved);
     results.add("interrupted.json", serde_json::to_vec_pretty(&doc).unwrap_or_default());
     results.add("tables.txt", text.clone());

@@ -10,9 +10,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use wp_machine::host::{Existing, output};
 use wp_machine::results::sha256;
+use wp_papers::results::Results;
 
 /// A run that has ended with an answer.
 #[derive(Serialize, Deserialize)]
@@ -34,14 +34,14 @@ struct Note {
 pub struct Kept {
     /// What was printed.
     pub text: String,
-    /// The same as JSON.
-    pub document: Value,
+    /// The same, typed.
+    pub results: Results,
     /// Is there a difference from a kernel that is not listed?
     pub is_unlisted: bool,
     /// Seconds that it took.
     pub seconds: f64,
-    /// Where its results are.
-    pub results: PathBuf,
+    /// Where its files are.
+    pub folder: PathBuf,
 }
 
 /// Hash of this program. Errors: the host's.
@@ -70,10 +70,10 @@ pub fn find(out: &Path, paper: &str, resolved: &str, program: &str) -> Option<Ke
     }
     Some(Kept {
         text: String::from_utf8(text).ok()?,
-        document: serde_json::from_slice(&document).ok()?,
+        results: Results::read(paper, std::str::from_utf8(&document).ok()?).ok()?,
         is_unlisted: note.is_unlisted,
         seconds: note.seconds,
-        results: note.results,
+        folder: note.results,
     })
 }
 

@@ -18,11 +18,13 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::json;
 use wp_base::plain::Shown as _;
-use wp_machine::results::Results;
+use wp_machine::results::Results as Folder;
+use wp_papers::results::Results;
 use wp_papers::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
 use wp_report::claim::{Judged, Verdict};
+use wp_report::page::Reproduced as _;
 
 pub(super) use self::kept::program;
 use self::pinned::Beside;
@@ -146,8 +148,8 @@ fn paper(slug: &str) -> Option<&'static Paper> {
 
 impl Args {
     /// The paper's verdicts beside the pinned ones, and the exit code that they come to.
-    fn beside(&self, slug: &str, document: &Value, is_unlisted: bool) -> (Beside, Exit) {
-        let beside = Beside::of(slug, document, self.quick);
+    fn beside(&self, slug: &str, claims: &[Judged], is_unlisted: bool) -> (Beside, Exit) {
+        let beside = Beside::of(slug, claims, self.quick);
         let is_no = is_unlisted || !beside.changed.is_empty() || (self.strict && beside.differ > 0);
         (beside, if is_no { Exit::No } else { Exit::Ok })
     }
@@ -182,12 +184,13 @@ fn one(a: &Args, out: &Out, paper: &Paper, stop: &AtomicBool) -> ExitCode {
     };
     match kept {
         Some(kept) => {
-            out.note(&format!("results (kept from an earlier run): {}", kept.results.shown()));
+            out.note(&format!("results (kept from an earlier run): {}", kept.folder.shown()));
             if let Err(code) = page::write_and_say(a, out) {
                 return code;
             }
-            let (beside, exit) = a.beside(paper.slug, &kept.document, kept.is_unlisted);
-            out.answer(exit, &kept.document, &format!("{}{}", kept.text, beside.text()))
+            let claims = kept.results.claims();
+            let (beside, exit) = a.beside(paper.slug, claims, kept.is_unlisted);
+            out.answer(exit, &json!(kept.results), &format!("{}{}", kept.text, beside.text()))
         }
         None => (paper.run)(a, out, stop),
     }
@@ -198,7 +201,7 @@ struct Answer {
     slug: &'static str,
     /// When it began.
     began: Instant,
-    document: Value,
+    results: Results,
     text: String,
     /// Is there a difference from a kernel's run that is not listed?
     is_unlisted: bool,
@@ -212,15 +215,16 @@ impl Answer {
     fn finish(self, a: &Args, out: &Out) -> ExitCode {
         let paper = PAPERS.iter().find(|p| p.slug == self.slug).expect("it is one of them");
         let resolved = paper.resolved(a);
-        let mut results = Results::default();
-        results.add("resolved.toml", resolved.clone());
-        results.add("claims.json", serde_json::to_vec_pretty(&self.document).unwrap_or_default());
-        results.add("tables.txt", self.text.clone());
+        let document = json!(self.results);
+        let mut folder = Folder::default();
+        folder.add("resolved.toml", resolved.clone());
+        folder.add("claims.json", serde_json::to_vec_pretty(&document).unwrap_or_default());
+        folder.add("tables.txt", self.text.clone());
         for (name, bytes) in self.more {
-            results.add(&name, bytes);
+            folder.add(&name, bytes);
         }
         let seconds = self.began.elapsed().as_secs_f64();
-        let noted = results.write(&a.out, &format!("reproduce-{}", self.slug)).and_then(|dir| {
+        let noted = folder.write(&a.out, &format!("reproduce-{}", self.slug)).and_then(|dir| {
             out.note(&format!("results: {}", dir.shown()));
             kept::note(&a.out, (self.slug, &resolved), &dir, (self.is_unlisted, seconds))
         });
@@ -233,8 +237,8 @@ impl Answer {
         {
             return code;
         }
-        let (beside, exit) = a.beside(self.slug, &self.document, self.is_unlisted);
-        out.answer(exit, &self.document, &format!("{}{}", self.text, beside.text()))
+        let (beside, exit) = a.beside(self.slug, self.results.claims(), self.is_unlisted);
+        out.answer(exit, &document, &format!("{}{}", self.text, beside.text()))
     }
 }
 

@@ -25,7 +25,7 @@ pub fn write(a: &Args) -> Result<String, Refusal> {
     let dirs: Vec<PathBuf> = PAPERS
         .iter()
         .filter_map(|p| kept::find(&a.out, p.slug, &p.resolved(a), &program))
-        .map(|kept| kept.results)
+        .map(|kept| kept.folder)
         .collect();
     if dirs.is_empty() {
         return Ok(String::new());

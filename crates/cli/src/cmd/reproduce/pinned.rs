@@ -1,8 +1,7 @@
 //! Verdicts beside the pinned ones: does this run say what `papers/verdicts.toml` says?
 
-use serde_json::Value;
 use wp_papers::claims::Pins;
-use wp_report::claim::Verdict;
+use wp_report::claim::{Judged, Verdict};
 
 /// Words in the reason of a claim that a run left open because of an option of the command.
 const LEFT_OUT: [&str; 2] = ["--quick", "--crash"];
@@ -22,25 +21,21 @@ pub struct Beside {
 
 impl Beside {
     /// Of the claims in a paper's document, of a quick run or a whole one.
-    pub fn of(paper: &str, document: &Value, quick: bool) -> Beside {
+    pub fn of(paper: &str, claims: &[Judged], quick: bool) -> Beside {
         let pins = Pins::committed();
-        let claims = document["claims"].as_array().map_or(&[][..], Vec::as_slice);
         let mut beside = Beside::default();
         let mut seen = Vec::new();
-        for claim in claims {
-            let id = claim["id"].as_str().unwrap_or_default();
-            let now = claim["verdict"].as_str().unwrap_or_default();
-            let why = claim["why"].as_str().unwrap_or_default();
-            seen.push(id);
-            beside.differ += usize::from(now == Verdict::Differs.name());
-            let is_open = now == Verdict::NotModelled.name();
-            match pins.of(paper, id, quick).map(Verdict::name) {
-                Some(pinned) if pinned == now => beside.same += 1,
+        for Judged { id, verdict: now, why, .. } in claims {
+            seen.push(id.as_str());
+            beside.differ += usize::from(*now == Verdict::Differs);
+            let is_open = *now == Verdict::NotModelled;
+            match pins.of(paper, id, quick) {
+                Some(pinned) if pinned == *now => beside.same += 1,
                 Some(_) if is_open && LEFT_OUT.iter().any(|w| why.contains(w)) => {
                     beside.left_out += 1;
                 }
                 pinned => {
-                    let pinned = pinned.unwrap_or("nothing");
+                    let (pinned, now) = (pinned.map_or("nothing", Verdict::name), now.name());
                     beside.changed.push(format!("{paper} {id}: pinned {pinned}, now {now}"));
                 }
             }
@@ -76,41 +71,44 @@ impl Beside {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use wp_papers::claims::{Claims, Measured};
 
     use super::*;
 
-    fn claims(change: impl Fn(&str, &mut Value)) -> Value {
-        let pins = Pins::committed();
-        let all = pins.ids("inode-trim").map(|id| {
-            let verdict = pins.of("inode-trim", id, false).expect("it is one of them").name();
-            let mut claim = json!({ "id": id, "verdict": verdict, "why": "" });
-            change(id, &mut claim);
-            claim
+    const PAPER: &str = "inode-trim";
+
+    /// The pinned verdicts, those changed that `change` changes.
+    fn claims(change: impl Fn(&mut Judged)) -> Vec<Judged> {
+        let (pins, claims) = (Pins::committed(), Claims::fixed());
+        let all = claims.of(PAPER).map(|claim| {
+            let mut judged = Measured::value(claim.band[0]).judge(claim).expect("a number");
+            judged.verdict = pins.of(PAPER, &claim.id, false).expect("every claim is pinned");
+            change(&mut judged);
+            judged
         });
-        json!({ "claims": all.collect::<Vec<_>>() })
+        all.collect()
     }
 
     #[test]
     fn a_verdict_that_is_not_the_pinned_one_is_a_change_and_one_left_out_is_none() {
-        let as_pinned = Beside::of("inode-trim", &claims(|_, _| {}), false);
+        let as_pinned = Beside::of(PAPER, &claims(|_| {}), false);
         assert!(as_pinned.changed.is_empty() && as_pinned.same > 3 && as_pinned.differ > 0);
-        let first = Pins::committed().ids("inode-trim").next().expect("claims").to_owned();
+        let first = Pins::committed().ids(PAPER).next().expect("claims").to_owned();
         let open = |why: &'static str| {
             let first = first.clone();
-            claims(move |id, c| {
-                if id == first {
-                    c["verdict"] = json!("not-modelled");
-                    c["why"] = json!(why);
+            claims(move |c| {
+                if c.id == first {
+                    c.verdict = Verdict::NotModelled;
+                    why.clone_into(&mut c.why);
                 }
             })
         };
-        let quick = Beside::of("inode-trim", &open("not run (--quick)"), false);
+        let quick = Beside::of(PAPER, &open("not run (--quick)"), false);
         assert_eq!((quick.left_out, quick.changed.len()), (1, 0));
-        let lost = Beside::of("inode-trim", &open("no idea"), false);
+        let lost = Beside::of(PAPER, &open("no idea"), false);
         assert_eq!(lost.changed.len(), 1);
         assert!(lost.text().contains(&format!("changed: inode-trim {first}: pinned")));
-        let none = Beside::of("inode-trim", &json!({ "claims": [] }), false);
+        let none = Beside::of(PAPER, &[], false);
         assert_eq!(none.changed.len(), as_pinned.same, "claims that are gone");
     }
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::json;
-use wp_papers::inode_trim::{self, Reproduction, RunOutcome, Trim, Wear};
+use wp_papers::inode_trim::{self, RunOutcome, Trim, Wear};
+use wp_papers::results::Results;
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};
@@ -22,25 +22,18 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
     let done = inode_trim::reproduce(a.seed, a.quick, &mut step);
     progress.end();
     match done {
-        Ok(Some(found)) => report(a, out, &found, progress.began),
+        Ok(Some(found)) => report(a, out, found, progress.began),
         Ok(None) => interrupted(out),
         Err(e) => out.machine_error(&e),
     }
 }
 
-fn report(a: &Args, out: &Out, found: &Reproduction, began: Instant) -> ExitCode {
-    let runs: serde_json::Map<String, serde_json::Value> =
-        Trim::ALL.iter().map(|t| (t.name().to_owned(), json!(found.of(*t)))).collect();
-    let doc = json!({
-        "schema": "writepath.reproduce/1", "seed": a.seed, "papers": [inode_trim::SLUG],
-        "runs": runs, "every_second_deleted": found.half, "15_of_16_deleted": found.most,
-        "others": found.rows, "varied": found.varied, "wear": found.wear, "claims": found.claims,
-    });
-    let text = tables(found);
+fn report(a: &Args, out: &Out, found: inode_trim::Results, began: Instant) -> ExitCode {
+    let text = tables(&found);
     let answer = Answer {
         slug: inode_trim::SLUG,
         began,
-        document: doc,
+        results: Results::InodeTrim(Box::new(found)),
         text,
         is_unlisted: false,
         more: Vec::new(),
@@ -48,7 +41,7 @@ fn report(a: &Args, out: &Out, found: &Reproduction, began: Instant) -> ExitCode
     answer.finish(a, out)
 }
 
-fn tables(found: &Reproduction) -> String {
+fn tables(found: &inode_trim::Results) -> String {
     let mut t = format!(
         "Paper inode-trim: ext4 of 3.18.25; {} files of 4 KiB made, sync, deleted, sync.\n\
          Assumed: ssd-128, 8 GiB, names as fio's; counted after a clean unmount, and before.\n\n\
@@ -64,7 +57,7 @@ fn tables(found: &Reproduction) -> String {
         "discards"
     );
     for trim in Trim::ALL {
-        line(&mut t, trim.name(), found.of(trim));
+        line(&mut t, trim.name(), found.runs.of(trim));
     }
     line(&mut t, "half deleted, safe", &found.half);
     line(&mut t, "15 of 16, safe", &found.most);
@@ -75,10 +68,10 @@ fn tables(found: &Reproduction) -> String {
     );
     for trim in Trim::ALL {
         let parts: Vec<String> =
-            found.of(trim).unmounted.0.iter().map(|(k, n)| format!("{k} {n}")).collect();
+            found.runs.of(trim).unmounted.0.iter().map(|(k, n)| format!("{k} {n}")).collect();
         writeln!(t, "{:<18} {}", trim.name(), parts.join(", ")).expect(LINE);
     }
-    if !found.rows.is_empty() {
+    if !found.others.is_empty() {
         writeln!(
             t,
             "\nOther settings, after the unmount, without the journal\n{:<18} {:>9} {:>9} {:>9}",
@@ -86,7 +79,7 @@ fn tables(found: &Reproduction) -> String {
         )
         .expect(LINE);
     }
-    for row in &found.rows {
+    for row in &found.others {
         writeln!(
             t,
             "{:<18} {:>9} {:>9} {:>9}",
