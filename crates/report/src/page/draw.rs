@@ -143,13 +143,20 @@ fn y_axis(f: &Figure, marks: &[f64], y: &Map, area: &Area, h: &mut Html) {
     });
 }
 
+/// First and last place along the x axis; of a figure without points any.
+fn x_ends(f: &Figure) -> [f64; 2] {
+    match f.places()[..] {
+        [] => [0.0, 1.0],
+        [first, .., last] => [first, last],
+        [only] => [only, only],
+    }
+}
+
 fn x_map(f: &Figure, area: &Area) -> Map {
-    let places = f.places();
-    let (low, high) =
-        (places.first().copied().unwrap_or(0.0), places.last().copied().unwrap_or(1.0));
+    let ends = x_ends(f);
     let inset = 16.0;
     match f.shape {
-        Shape::Lines => Map::new(f.x.scale, [low, high], [area.left + inset, area.right - inset]),
+        Shape::Lines => Map::new(f.x.scale, ends, [area.left + inset, area.right - inset]),
         _ => {
             let last = f.x.places.len().max(1) as f64;
             Map::new(Scale::Linear, [-0.5, last - 0.5], [area.left, area.right])
@@ -159,9 +166,7 @@ fn x_map(f: &Figure, area: &Area) -> Map {
 
 fn x_axis(f: &Figure, x: &Map, area: &Area, h: &mut Html) {
     let names: Vec<(f64, String)> = if f.x.places.is_empty() {
-        let places = f.places();
-        let range = [places.first().copied().unwrap_or(0.0), places.last().copied().unwrap_or(1.0)];
-        ticks(f.x.scale, range).into_iter().map(|t| (t, tick_text(t))).collect()
+        ticks(f.x.scale, x_ends(f)).into_iter().map(|t| (t, tick_text(t))).collect()
     } else {
         f.x.places.clone()
     };

@@ -33,7 +33,7 @@ use serde_json::Value;
 pub use self::block::Block;
 pub use self::claim::{Claim, Remark};
 pub use self::figure::{Axis, Figure, Mark, Point, Series, Shape};
-pub use self::jobs::Rated;
+pub use self::jobs::{Completion, Direction, Fio, Job, Latency, Percentiles, Rated};
 pub use self::lanes::{Lane, Lanes, Span};
 pub use self::scale::number;
 pub use self::source::{About, Reproduced, Source, Varied};
@@ -106,8 +106,8 @@ pub struct Run {
     pub points: Option<(Vec<String>, Vec<Vec<String>>)>,
     /// Its claims, in the order of the file; none of a run.
     pub claims: Vec<RunClaim>,
-    /// `fio.json`, if it has one.
-    pub fio: Option<Value>,
+    /// Its `fio.json`, if it has one.
+    pub fio: Option<Fio>,
     /// What its drive is rated at.
     pub rated: Vec<Rated>,
 }
