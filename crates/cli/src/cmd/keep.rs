@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wp_machine::host::{Existing, output};
 use wp_machine::results::sha256;
@@ -17,6 +19,16 @@ pub struct Keep {
     dir: PathBuf,
     kind: &'static str,
     key: String,
+}
+
+/// A part in its file.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    key: String,
+    name: String,
+    /// Hash of the part as text.
+    sha256: String,
+    part: Value,
 }
 
 impl Keep {
@@ -32,22 +44,22 @@ impl Keep {
     }
 
     /// The part of a name, if it is there as it was.
-    pub fn find(&self, name: &str) -> Option<Value> {
+    pub fn find<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let bytes = std::fs::read(self.place(name)).ok()?;
-        let mut note: Value = serde_json::from_slice(&bytes).ok()?;
-        let part = note["part"].take();
-        let is_it = note["key"] == self.key.as_str()
-            && note["name"] == name
-            && note["sha256"] == sha256(part.to_string().as_bytes()).as_str();
-        is_it.then_some(part)
+        let note: Note = serde_json::from_slice(&bytes).ok()?;
+        let is_it = note.key == self.key
+            && note.name == name
+            && note.sha256 == sha256(note.part.to_string().as_bytes());
+        is_it.then(|| serde_json::from_value(note.part).ok()).flatten()
     }
 
     /// Keeps a part. Errors: the host's.
-    pub fn note(&self, name: &str, part: Value) -> std::io::Result<()> {
-        let hash = sha256(part.to_string().as_bytes());
-        let note = json!({ "key": self.key, "name": name, "sha256": hash, "part": part });
+    pub fn note(&self, name: &str, part: &impl Serialize) -> std::io::Result<()> {
+        let part = serde_json::to_value(part).map_err(std::io::Error::other)?;
+        let sha256 = sha256(part.to_string().as_bytes());
+        let note = Note { key: self.key.clone(), name: name.to_owned(), sha256, part };
         let place = self.place(name);
         std::fs::create_dir_all(&self.dir)?;
-        output::write(&place, note.to_string().as_bytes(), Existing::Replace)
+        output::write(&place, json!(note).to_string().as_bytes(), Existing::Replace)
     }
 }

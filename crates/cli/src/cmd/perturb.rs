@@ -2,18 +2,21 @@
 //!
 //! A profile is changed for a whole process, so each change is a process of its own.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_machine::host::{group, program};
 use wp_machine::parallel::each;
-use wp_machine::results::Results;
+use wp_machine::results::Results as Folder;
 use wp_machine::scale::{self, Scale};
-use wp_papers::perturb::{CHANGES, FIGURES, Figure, Outcome, STILL, Way};
+use wp_papers::perturb::{CHANGES, FIGURES, Figure, Outcome, Results, STILL, Way};
+use wp_report::document;
 
 use super::keep::Keep;
 use crate::output::{Exit, Out};
@@ -80,10 +83,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 /// The figures in this process.
 fn figures(a: &Args, scale: Scale, out: &Out) -> ExitCode {
     scale::set(scale);
-    let mut values = serde_json::Map::new();
+    let mut values = BTreeMap::new();
     for f in a.figures() {
         match (f.measure)(a.seed) {
-            Ok(value) if value.is_finite() => values.insert(f.name(), json!(value)),
+            Ok(value) if value.is_finite() => values.insert(f.name(), value),
             Ok(value) => {
                 let what = format!("{}: the result {value} is not a number", f.name());
                 return out.fail(Exit::Bug, "no-number", &what, "");
@@ -94,38 +97,40 @@ fn figures(a: &Args, scale: Scale, out: &Out) -> ExitCode {
             }
         };
     }
-    let document = json!({
-        "schema": "writepath.perturb.figures/1", "device_scale": scale.to_string(),
-        "seed": a.seed, "figures": values,
-    });
     let mut text = String::new();
     for f in a.figures() {
-        writeln!(text, "{:<70} {:>12.4} {}", f.name(), values_of(&document, f), f.unit)
-            .expect(LINE);
+        writeln!(text, "{:<70} {:>12.4} {}", f.name(), values[&f.name()], f.unit).expect(LINE);
     }
-    out.result(&document, &text)
+    let found = Results { device_scale: scale.to_string(), seed: a.seed, figures: values };
+    out.result(&json!(found), &text)
 }
 
-fn values_of(document: &Value, f: &Figure) -> f64 {
-    document["figures"][f.name()].as_f64().unwrap_or(f64::NAN)
+/// What a command prints with `--json` if it fails.
+#[derive(Deserialize)]
+struct Refused {
+    error: Refusal,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    message: String,
 }
 
 /// The figures of another process. Errors: what it said, and its exit code.
-fn other(a: &Args, change: &str) -> Result<Value, (String, u8)> {
+fn other(a: &Args, change: &str) -> Result<Results, (String, u8)> {
     let host = |e: std::io::Error| (e.to_string(), Exit::HostIo as u8);
     let mut command = Command::new(program::PATH);
     command.args(["perturb", "--json", "--seed", &a.seed.to_string(), "--device-scale", change]);
     let done = group::output(command.args(&a.papers)).map_err(host)?;
-    let document = serde_json::from_slice(&done.stdout).unwrap_or(Value::Null);
-    match (done.status.code(), &document) {
-        (Some(0), Value::Object(_)) => Ok(document),
-        (code, document) => {
-            let said = document["error"]["message"].as_str().unwrap_or_default();
-            let said = format!("{} {said}", String::from_utf8_lossy(&done.stderr).trim());
-            let code = code.and_then(|c| u8::try_from(c).ok()).unwrap_or(Exit::Interrupted as u8);
-            Err((said.trim().to_owned(), code))
-        }
+    let text = String::from_utf8_lossy(&done.stdout);
+    let code = done.status.code().and_then(|c| u8::try_from(c).ok());
+    if code == Some(0) {
+        let wrong = |e| (format!("the figures of the other process: {e}"), Exit::Bug as u8);
+        return document::read(&text).map_err(wrong);
     }
+    let said = document::read(&text).map_or(String::new(), |Refused { error }| error.message);
+    let said = format!("{} {said}", String::from_utf8_lossy(&done.stderr).trim());
+    Err((said.trim().to_owned(), code.unwrap_or(Exit::Interrupted as u8)))
 }
 
 /// All changes beside each other, and their outcome.
@@ -153,9 +158,9 @@ fn table(a: &Args, out: &Out) -> ExitCode {
             let found = kept.find(change).filter(|_| !a.again);
             let result = found.map_or_else(
                 || {
-                    let document = other(a, change)?;
-                    kept.note(change, document.clone())
-                        .map(|()| document)
+                    let measured = other(a, change)?;
+                    kept.note(change, &measured)
+                        .map(|()| measured)
                         .map_err(|e| (e.to_string(), Exit::HostIo as u8))
                 },
                 Ok,
@@ -166,10 +171,10 @@ fn table(a: &Args, out: &Out) -> ExitCode {
         },
     );
     drop(shown);
-    let mut documents = Vec::new();
+    let mut measured = Vec::new();
     for (change, found) in all.iter().zip(done) {
         match found {
-            Some(Ok(document)) => documents.push(document),
+            Some(Ok(one)) => measured.push(one),
             Some(Err((said, code))) => {
                 let what = format!("{change}: {said}");
                 let help = "finished parts are kept: run the same command to continue";
@@ -178,11 +183,11 @@ fn table(a: &Args, out: &Out) -> ExitCode {
             None => unreachable!("no piece ends it"),
         }
     }
-    answer(a, out, &documents)
+    answer(a, out, &measured)
 }
 
 /// The table and its document; exit 1 where a move or its reason is not as it is said here.
-fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
+fn answer(a: &Args, out: &Out, measured: &[Results]) -> ExitCode {
     let mut text = format!(
         "Each figure on its unchanged flash drive, with program times doubled, with half \
          the\nbuffer, and with both. A change of up to {:.0} % counts as unchanged (still). \
@@ -195,9 +200,12 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
     );
     let (mut rows, mut outcomes) = (Vec::new(), Vec::new());
     for f in a.figures() {
-        let values: Vec<f64> = documents.iter().map(|d| values_of(d, f)).collect();
-        let [before, after @ ..] = &values[..] else { unreachable!("a document of each change") };
-        let after: [f64; 3] = after.try_into().expect("a document of each change");
+        let Some(values) = measured.iter().map(|m| m.of(f)).collect::<Option<Vec<f64>>>() else {
+            let what = format!("{}: a change lacks this figure", f.name());
+            return out.fail(Exit::Bug, "no-number", &what, "--again reruns everything");
+        };
+        let [before, after @ ..] = &values[..] else { unreachable!("values of each change") };
+        let after: [f64; 3] = after.try_into().expect("values of each change");
         let Some(moves) = f.moves(*before, after) else {
             let what = format!("{}: a result is not a number: {values:?}", f.name());
             return out.fail(Exit::Bug, "no-number", &what, "--again reruns everything");
@@ -219,14 +227,14 @@ fn answer(a: &Args, out: &Out, documents: &[Value]) -> ExitCode {
         "schema": "writepath.perturb/2", "seed": a.seed, "changes": CHANGES, "figures": rows,
         "moves": all, "against": against, "unexplained": unexplained, "stale_reasons": stale,
     });
-    let mut results = Results::default();
-    results.add(
+    let mut folder = Folder::default();
+    folder.add(
         "resolved.toml",
         format!("schema = \"writepath/1\"\nperturb = {:?}\nseed = {}\n", a.papers, a.seed),
     );
-    results.add("perturb.json", serde_json::to_vec_pretty(&document).unwrap_or_default());
-    results.add("perturb.txt", text.clone());
-    match results.write(&a.out, "perturb") {
+    folder.add("perturb.json", serde_json::to_vec_pretty(&document).unwrap_or_default());
+    folder.add("perturb.txt", text.clone());
+    match folder.write(&a.out, "perturb") {
         Ok(dir) => out.note(&format!("results: {}", dir.shown())),
         Err(e) => return out.host_error(&a.out, &e),
     }

@@ -8,9 +8,30 @@
 
 mod figures;
 
+use std::collections::BTreeMap;
+
 pub use figures::FIGURES;
 use serde::{Deserialize, Serialize};
 use wp_machine::MachineError;
+
+/// The figures on one drive.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "schema", rename = "writepath.perturb.figures/1")]
+pub struct Results {
+    /// What is changed, as [`wp_machine::scale::Scale::parse`] reads it.
+    pub device_scale: String,
+    /// Seed of every random stream.
+    pub seed: u64,
+    /// The figures by their names.
+    pub figures: BTreeMap<String, f64>,
+}
+
+impl Results {
+    /// The value of a figure. `None`: it was not measured.
+    pub fn of(&self, figure: &Figure) -> Option<f64> {
+        self.figures.get(&figure.name()).copied()
+    }
+}
 
 /// Which way a figure goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -148,8 +148,7 @@ fn cells(
         |(), n| {
             let c = &wanted[n];
             let name = c.name();
-            let found = kept.find(&name).filter(|_| !a.again);
-            if let Some(cell) = found.and_then(|v| serde_json::from_value(v).ok()) {
+            if let Some(cell) = kept.find(&name).filter(|_| !a.again) {
                 step(&name);
                 return Some(cell);
             }
@@ -162,7 +161,7 @@ fn cells(
             };
             match matrix::run(c, a.length(), a.seed, &go_on) {
                 Ok(None) => None,
-                Ok(Some(cell)) => match kept.note(&name, json!(cell)) {
+                Ok(Some(cell)) => match kept.note(&name, &cell) {
                     Ok(()) => {
                         step(&name);
                         Some(cell)
