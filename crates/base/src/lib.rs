@@ -17,6 +17,7 @@ pub mod quantity;
 pub mod rng;
 pub mod site;
 pub mod stage;
+pub mod table;
 pub mod units;
 pub mod zone;
 pub mod zone_report;

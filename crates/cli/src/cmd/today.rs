@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
+use wp_base::table::Layout;
 use wp_papers::today::{TodayComparison, TodayPair, compare_today};
 use wp_parity::reference::{CaseBios, Phase};
 
@@ -66,30 +67,18 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 
 /// One line a run: blocks of fsync and of the time after it, and what differs.
 pub fn table(t: &mut String, found: &TodayComparison) {
-    let line = "a string takes it";
+    const LAYOUT: Layout = Layout("<26 >13 >13 >13 >13<0");
     let equal = found.pairs.iter().filter(|p| p.differences.is_empty()).count();
-    writeln!(
-        t,
+    *t += &format!(
         "Write N new files, fsync the last, overwrite them: blocks by class, flags, order and\n\
          second, against recorded runs of Linux 6.18. {} runs, {equal} equal in everything;\n\
          with N >= 1000 files the journal blocks may differ by 2.\n\
          papers/ext4-fsync/differences-6.18.toml lists differences with their kernel\n\
-         functions.\n",
+         functions.\n\n",
         found.pairs.len()
-    )
-    .expect(line);
-    writeln!(
-        t,
-        "{:<26} {:>13} {:>13} {:>13} {:>13}  differs in",
-        "", "fsync", "fsync", "after", "after"
-    )
-    .expect(line);
-    writeln!(
-        t,
-        "{:<26} {:>13} {:>13} {:>13} {:>13}",
-        "run (Writepath/Linux)", "data", "journal", "data", "others"
-    )
-    .expect(line);
+    );
+    *t += &LAYOUT.line(&[&"", &"fsync", &"fsync", &"after", &"after", &"  differs in"]);
+    *t += &LAYOUT.line(&[&"run (Writepath/Linux)", &"data", &"journal", &"data", &"others", &""]);
     for p in &found.pairs {
         let pair = |phase: Phase, wanted: &dyn Fn(&str) -> bool| {
             let sum = |c: &CaseBios| -> u32 {
@@ -100,22 +89,20 @@ pub fn table(t: &mut String, found: &TodayComparison) {
         };
         let mut kinds: Vec<&str> = p.differences.iter().map(|d| d.what.name()).collect();
         kinds.dedup();
-        writeln!(
-            t,
-            "{:<26} {:>13} {:>13} {:>13} {:>13}  {}",
-            p.name,
-            pair(Phase::Fsync, &|c| c == "data"),
-            pair(Phase::Fsync, &|c| c == "journal"),
-            pair(Phase::After, &|c| c == "data"),
-            pair(Phase::After, &|c| c != "data"),
-            if kinds.is_empty() { "=".to_owned() } else { kinds.join(", ") }
-        )
-        .expect(line);
+        let kinds = if kinds.is_empty() { "=".to_owned() } else { kinds.join(", ") };
+        *t += &LAYOUT.line(&[
+            &p.name,
+            &pair(Phase::Fsync, &|c| c == "data"),
+            &pair(Phase::Fsync, &|c| c == "journal"),
+            &pair(Phase::After, &|c| c == "data"),
+            &pair(Phase::After, &|c| c != "data"),
+            &format!("  {kinds}"),
+        ]);
     }
     for f in &found.findings {
-        writeln!(t, "NOT AS LISTED: {f}").expect(line);
+        *t += &format!("NOT AS LISTED: {f}\n");
     }
-    writeln!(t).expect(line);
+    t.push('\n');
 }
 
 /// Everything of one run.

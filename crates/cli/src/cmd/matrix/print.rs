@@ -1,10 +1,11 @@
 //! The matrix as text, CSV and JSON.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use serde_json::{Value, json};
 use wp_base::csv;
+use wp_base::table::Layout;
 use wp_papers::matrix::holes;
 use wp_papers::matrix::speed::Workload;
 use wp_papers::matrix::{Cell, DRIVES, Speed};
@@ -84,26 +85,30 @@ pub(super) fn text(cells: &[Cell]) -> String {
 
 /// The table of runs.
 fn runs(t: &mut String, ran: &[&Cell]) {
-    writeln!(
-        t,
-        "\np50, p99: latency of an fsync or direct write, us. fl: flushes per fsync. sent:\n\
-         bytes sent to the drive per byte that programs wrote. prog: bytes programmed into\n\
-         flash per byte sent.\n"
-    )
-    .expect(LINE);
-    writeln!(
-        t,
-        "{:<40} {:^29}  {:^22}  {:^15}  {:^19}",
-        "", "mail", "overwrite", "direct", "churn"
-    )
-    .expect(LINE);
-    writeln!(
-        t,
-        "{:<40} {:>7} {:>7} {:>7} {:>5}  {:>8} {:>7} {:>5}  {:>8} {:>6}  {:>8} {:>5} {:>5}  crash states",
-        "", "fsync/s", "p50", "p99", "fl", "fsync/s", "p50", "fl", "writes/s", "p50", "files/s",
-        "sent", "prog"
-    )
-    .expect(LINE);
+    const LAYOUT: Layout = Layout("<40 >7 >7 >7 >5  >8 >7 >5  >8 >6  >8 >5 >5  <0");
+    *t += "\np50, p99: latency of an fsync or direct write, us. fl: flushes per fsync. sent:\n\
+           bytes sent to the drive per byte that programs wrote. prog: bytes programmed into\n\
+           flash per byte sent.\n\n";
+    let groups: [&dyn Display; 5] = [&"", &"mail", &"overwrite", &"direct", &"churn"];
+    *t += &Layout("<40 ^29  ^22  ^15  ^19").line(&groups);
+    *t += &LAYOUT.line(&[
+        &"",
+        &"fsync/s",
+        &"p50",
+        &"p99",
+        &"fl",
+        &"fsync/s",
+        &"p50",
+        &"fl",
+        &"writes/s",
+        &"p50",
+        &"files/s",
+        &"sent",
+        &"prog",
+        &"crash states",
+    ]);
+    let whole = |v: f64| format!("{v:.0}");
+    let exact = |v: f64| format!("{v:.2}");
     for cell in ran {
         let of = |w| speed(cell, w);
         let all = (
@@ -113,25 +118,22 @@ fn runs(t: &mut String, ran: &[&Cell]) {
             of(Workload::Churn),
         );
         let (Some(mail), Some(over), Some(direct), Some(churn)) = all else { continue };
-        writeln!(
-            t,
-            "{:<40} {:>7.0} {:>7} {:>7} {:>5.2}  {:>8.0} {:>7} {:>5.2}  {:>8.0} {:>6}  {:>8.0} {:>5.2} {:>5.2}  {}",
-            cell.name,
-            mail.ops_per_second(),
-            us(mail.p50_ns),
-            us(mail.p99_ns),
-            mail.flushes_per_wait(),
-            over.ops_per_second(),
-            us(over.p50_ns),
-            over.flushes_per_wait(),
-            direct.ops_per_second(),
-            us(direct.p50_ns),
-            churn.ops_per_second(),
-            churn.sent(),
-            churn.programmed(),
-            verdict(cell)
-        )
-        .expect(LINE);
+        *t += &LAYOUT.line(&[
+            &cell.name,
+            &whole(mail.ops_per_second()),
+            &us(mail.p50_ns),
+            &us(mail.p99_ns),
+            &exact(mail.flushes_per_wait()),
+            &whole(over.ops_per_second()),
+            &us(over.p50_ns),
+            &exact(over.flushes_per_wait()),
+            &whole(direct.ops_per_second()),
+            &us(direct.p50_ns),
+            &whole(churn.ops_per_second()),
+            &exact(churn.sent()),
+            &exact(churn.programmed()),
+            &verdict(cell),
+        ]);
     }
 }
 

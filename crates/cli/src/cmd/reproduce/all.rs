@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
+use wp_base::table::Layout;
 use wp_machine::host::{Group, program};
-use wp_report::claim::{Judged, Verdict};
 use wp_report::page::Reproduced as _;
 
 use super::kept::{self, Kept};
-use super::{Args, Beside, Paper, page, progress};
+use super::{Args, Beside, Paper, counts, page, progress};
 use crate::output::{Exit, Out, stderr};
 use crate::progress::{EVERY, Table, now, time};
 
@@ -301,10 +301,8 @@ fn interrupted(out: &Out, works: &mut [Work], hear: &Receiver<Said>) -> ExitCode
     )
 }
 
-/// How many claims of a paper have each verdict, in the order of [`Verdict::ALL`].
-fn counts(claims: &[Judged]) -> [usize; 5] {
-    Verdict::ALL.map(|v| claims.iter().filter(|c| c.verdict == v).count())
-}
+/// A row a paper: its claims, and how many have each verdict.
+const LAYOUT: Layout = Layout("<18 >7 >7 >7 >8 >13 >13 >8");
 
 /// The summary: a row a paper, verdicts beside the pinned ones, and where everything else is.
 fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
@@ -312,12 +310,16 @@ fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
     let mut table = String::new();
     let mut files = String::new();
     let mut beside = Beside::default();
-    writeln!(
-        table,
-        "{:<18} {:>7} {:>7} {:>7} {:>8} {:>13} {:>13} {:>8}",
-        "paper", "claims", "match", "differ", "follow", "inconsistent", "not modelled", "seconds"
-    )
-    .expect(LINE);
+    table += &LAYOUT.line(&[
+        &"paper",
+        &"claims",
+        &"match",
+        &"differ",
+        &"follow",
+        &"inconsistent",
+        &"not modelled",
+        &"seconds",
+    ]);
     let mut documents = Vec::new();
     let mut exit = Exit::Ok;
     let sum = sums(works);
@@ -359,6 +361,5 @@ fn answer(a: &Args, out: &Out, works: &[Work], report: &str) -> ExitCode {
 fn row(table: &mut String, name: &str, n: [usize; 5], seconds: &str) {
     let all: usize = n.iter().sum();
     let [m, d, f, i, x] = n;
-    writeln!(table, "{name:<18} {all:>7} {m:>7} {d:>7} {f:>8} {i:>13} {x:>13} {seconds:>8}")
-        .expect("a string takes it");
+    *table += &LAYOUT.line(&[&name, &all, &m, &d, &f, &i, &x, &seconds]);
 }

@@ -1,19 +1,16 @@
 //! `reproduce journal-conflict`.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use wp_base::table::Layout;
 use wp_papers::journal_conflict::{self, Graph, Outcome, TYPES};
 use wp_papers::results::Results;
 
 use super::progress::Progress;
 use super::{Answer, Args, claims_table, interrupted};
 use crate::output::Out;
-
-/// A string takes what is written to it.
-const LINE: &str = "a string takes it";
 
 /// Runs it. Exit 1 if a verdict is not the pinned one.
 pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
@@ -66,31 +63,29 @@ fn tables(found: &journal_conflict::Results) -> String {
 
 /// Tables 2 and 3.
 fn table(t: &mut String, number: u32, o: &Outcome) {
-    writeln!(t, "\nTable {number}: conflicts of {}, {}, {} threads", o.system, o.load, o.threads)
-        .expect(LINE);
-    let heads: String = TYPES.iter().map(|k| format!("{k:>9}")).collect();
-    writeln!(t, "{:<6}{heads}", "").expect(LINE);
+    const LAYOUT: Layout = Layout("<6>9>9>9>9>9>9");
+    let Outcome { system, load, threads, .. } = o;
+    *t += &format!("\nTable {number}: conflicts of {system}, {load}, {threads} threads\n");
+    let mut line = |name: &str, [a, b, c, d, e, f]: [String; TYPES.len()]| {
+        *t += &LAYOUT.line(&[&name, &a, &b, &c, &d, &e, &f]);
+    };
+    line("", TYPES.map(str::to_owned));
     for (n, thread) in (1..).zip(&o.by_thread) {
-        let cells: String = thread.each().map(|count| format!("{count:>9}")).concat();
-        writeln!(t, "T{n:<5}{cells}").expect(LINE);
+        line(&format!("T{n}"), thread.each().map(|n| n.to_string()));
     }
-    let cells: String = TYPES.iter().map(|k| format!("{:>9}", o.conflicts.of_type(k))).collect();
-    writeln!(t, "total {cells}").expect(LINE);
-    writeln!(
-        t,
-        "{} in {} operations: {:.1} %; {:.0} operations per second; {:.1} % of commits delayed",
+    line("total", TYPES.map(|kind| o.conflicts.of_type(kind).to_string()));
+    *t += &format!(
+        "{} in {} operations: {:.1} %; {:.0} operations per second; {:.1} % of commits delayed\n",
         o.conflicts.total(),
         o.operations,
         100.0 * o.per_op(),
         o.ops_per_second,
         100.0 * o.counter("delayed_commits") as f64 / o.counter("commits").max(1) as f64
-    )
-    .expect(LINE);
+    );
     let cases = ["joined", "frozen", "shadow", "copy", "logged"];
     let cells: Vec<String> =
         cases.iter().map(|c| format!("{c} {}", o.conflicts.of_case(c))).collect();
-    writeln!(t, "by case: {}; {:.1} s of waits", cells.join(", "), o.lost_ns as f64 / 1e9)
-        .expect(LINE);
+    *t += &format!("by case: {}; {:.1} s of waits\n", cells.join(", "), o.lost_ns as f64 / 1e9);
 }
 
 /// Systems down, threads across.
@@ -99,48 +94,40 @@ fn graph(t: &mut String, title: &str, g: &Graph) {
     threads.sort_unstable();
     threads.dedup();
     let heads: String = threads.iter().map(|n| format!("{n:>9}")).collect();
-    writeln!(t, "\n{title}\n{:<26}{heads}", "threads").expect(LINE);
+    *t += &format!("\n{title}\n{:<26}{heads}\n", "threads");
     for row in g.points.chunk_by(|a, b| a.system == b.system) {
         let cells: String = row.iter().map(|o| format!("{:>9.0}", o.ops_per_second)).collect();
-        writeln!(t, "{:<26}{cells}", row[0].system).expect(LINE);
+        *t += &format!("{:<26}{cells}\n", row[0].system);
     }
 }
 
 /// What each part of the cure does, with 8 threads.
 fn cure(t: &mut String, g: &Graph) {
-    writeln!(
-        t,
-        "{:<26}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>10}",
-        "with 8 threads",
-        "conf/op",
-        "slot",
-        "shadow",
-        "delayed",
-        "fsyncs/",
-        "coalesced",
-        "flushes/"
-    )
-    .expect(LINE);
-    writeln!(
-        t,
-        "{:<26}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>10}",
-        "", "", "", "", "commits", "commit", "times", "fsync"
-    )
-    .expect(LINE);
+    const LAYOUT: Layout = Layout("<26>9>9>9>9>9>10>10");
+    *t += &LAYOUT.line(&[
+        &"with 8 threads",
+        &"conf/op",
+        &"slot",
+        &"shadow",
+        &"delayed",
+        &"fsyncs/",
+        &"coalesced",
+        &"flushes/",
+    ]);
+    *t += &LAYOUT.line(&[&"", &"", &"", &"", &"commits", &"commit", &"times", &"fsync"]);
     for o in g.points.iter().filter(|o| o.threads == 8) {
-        let commits = o.counter("commits").max(1);
-        writeln!(
-            t,
-            "{:<26}{:>9.3}{:>9}{:>9}{:>8.1}%{:>9.2}{:>10}{:>10.3}",
-            o.system,
-            o.per_op(),
-            o.conflicts.of_case("slot"),
-            o.conflicts.of_case("shadow"),
-            100.0 * o.counter("delayed_commits") as f64 / commits as f64,
-            o.fsyncs as f64 / commits as f64,
-            o.counter("coalesced"),
-            o.counter("journal_flushes") as f64 / o.fsyncs.max(1) as f64,
-        )
-        .expect(LINE);
+        let commits = o.counter("commits").max(1) as f64;
+        let delayed = 100.0 * o.counter("delayed_commits") as f64 / commits;
+        let flushes = o.counter("journal_flushes") as f64 / o.fsyncs.max(1) as f64;
+        *t += &LAYOUT.line(&[
+            &o.system,
+            &format!("{:.3}", o.per_op()),
+            &o.conflicts.of_case("slot"),
+            &o.conflicts.of_case("shadow"),
+            &format!("{delayed:.1}%"),
+            &format!("{:.2}", o.fsyncs as f64 / commits),
+            &o.counter("coalesced"),
+            &format!("{flushes:.3}"),
+        ]);
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use wp_base::table::Layout;
 use wp_papers::direct_io::{self, Graph, Left, Mechanism, Point, SIZES, Sent};
 use wp_papers::results::Results;
 
@@ -98,9 +99,9 @@ fn beside(s: &Sent) -> String {
 }
 
 fn mechanisms(t: &mut String, rows: &[Mechanism]) {
-    let head = "\nBlocks that were moved, and what else is sent to the drive (in order: bios that begin \
-                where the previous one ended)";
-    writeln!(t, "{head}").expect(LINE);
+    const LAYOUT: Layout = Layout("<28>7>9>9>9  <44 <0");
+    *t += "\nBlocks that were moved, and what else is sent to the drive (in order: bios that begin \
+           where the previous one ended)\n";
     let mut cases: Vec<_> = Vec::new();
     for row in rows {
         if !cases.contains(&row.case) {
@@ -108,84 +109,63 @@ fn mechanisms(t: &mut String, rows: &[Mechanism]) {
         }
     }
     for case in cases {
-        writeln!(
-            t,
-            "{:<28}{:>7}{:>9}{:>9}{:>9}  {:<44} fdatasync; fsync after it",
-            case.name(),
-            "moved",
-            "bios/wr.",
-            "in order",
-            "data",
-            "other than data, in the writes"
-        )
-        .expect(LINE);
+        *t += &LAYOUT.line(&[
+            &case.name(),
+            &"moved",
+            &"bios/wr.",
+            &"in order",
+            &"data",
+            &"other than data, in the writes",
+            &"fdatasync; fsync after it",
+        ]);
         for m in rows.iter().filter(|m| m.case == case) {
-            let moved = m.moved.map_or("-".to_owned(), |v| format!("{:.0} %", 100.0 * v));
-            writeln!(
-                t,
-                "  {:<26}{moved:>7}{:>9.2}{:>7.0} %{:>9}  {:<44} {}; {}",
-                m.system,
-                m.writes.bios as f64 / m.case.writes as f64,
-                100.0 * m.writes.next as f64 / m.writes.bios.max(1) as f64,
-                m.writes.of("data"),
-                beside(&m.writes),
-                beside(&m.fdatasync),
-                beside(&m.fsync),
-            )
-            .expect(LINE);
+            let in_order = 100.0 * m.writes.next as f64 / m.writes.bios.max(1) as f64;
+            *t += &LAYOUT.line(&[
+                &format!("  {}", m.system),
+                &m.moved.map_or("-".to_owned(), |v| format!("{:.0} %", 100.0 * v)),
+                &format!("{:.2}", m.writes.bios as f64 / m.case.writes as f64),
+                &format!("{in_order:.0} %"),
+                &m.writes.of("data"),
+                &beside(&m.writes),
+                &format!("{}; {}", beside(&m.fdatasync), beside(&m.fsync)),
+            ]);
         }
     }
 }
 
 /// What may be there after a cut.
 fn cuts(t: &mut String, rows: &[Left]) {
-    writeln!(
-        t,
+    const LAYOUT: Layout = Layout("<28>8<1>8>8>8>8>8>8>8>8>6");
+    *t += &format!(
         "\nCrash states of {} direct writes of 16 KiB over a file, one every 3 s, on a drive\n\
          with a volatile cache; each state is recovered (*: a sample of them). all, some,\n\
          none: how many of the returned writes survive; torn: one survives in part; order:\n\
          one survives and an earlier one does not; synced: fsynced data is missing; foreign:\n\
-         a block holds data never written there; most: writes missing in one state\n\
-         {:<28}{:>8} {:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>6}",
-        direct_io::cuts::WRITES,
-        "",
-        "states",
-        "all",
-        "some",
-        "none",
-        "torn",
-        "order",
-        "synced",
-        "foreign",
-        "refused",
-        "most",
-    )
-    .expect(LINE);
+         a block holds data never written there; most: writes missing in one state\n",
+        direct_io::cuts::WRITES
+    );
+    *t += &LAYOUT.line(&[
+        &"", &"states", &"", &"all", &"some", &"none", &"torn", &"order", &"synced", &"foreign",
+        &"refused", &"most",
+    ]);
     for r in rows {
-        let name = format!("{}{}", r.system, if r.synced { ", fsync" } else { "" });
-        let star = if r.sampled > 0 { '*' } else { ' ' };
-        writeln!(
-            t,
-            "{name:<28}{:>8}{star}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>6}",
-            r.states,
-            r.all,
-            r.some,
-            r.none,
-            r.torn,
-            r.out_of_order,
-            r.lost_synced,
-            r.foreign,
-            r.refused,
-            r.most_lost,
-        )
-        .expect(LINE);
+        *t += &LAYOUT.line(&[
+            &format!("{}{}", r.system, if r.synced { ", fsync" } else { "" }),
+            &r.states,
+            &if r.sampled > 0 { "*" } else { "" },
+            &r.all,
+            &r.some,
+            &r.none,
+            &r.torn,
+            &r.out_of_order,
+            &r.lost_synced,
+            &r.foreign,
+            &r.refused,
+            &r.most_lost,
+        ]);
     }
     if rows.iter().any(|r| r.lost_synced > 0 && r.system.starts_with("F2FS")) {
-        writeln!(
-            t,
-            "F2FS, synced: an fsync does not wait for the first node after a checkpoint, as in Linux\n\
-             (`writepath crash bug R1`; mount option wait_first_node)."
-        )
-        .expect(LINE);
+        *t += "F2FS, synced: an fsync does not wait for the first node after a checkpoint, as in Linux\n\
+               (`writepath crash bug R1`; mount option wait_first_node).\n";
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use wp_base::table::Layout;
 use wp_papers::ext4_fsync::{self, CutRow, Nulls, Point, Reproduction, Row};
 use wp_papers::kernels::{self, Comparison};
 use wp_papers::results::Results;
@@ -59,45 +60,39 @@ pub(super) fn run(a: &Args, out: &Out, stop: &AtomicBool) -> ExitCode {
 
 /// Power failures, by era and kind of program.
 fn cut_table(t: &mut String, rows: &[CutRow]) {
-    let line = "a string takes it";
+    const LAYOUT: Layout = Layout("<5 <14 >8 >10 >9 | >9 >10 >10 >9");
     if rows.is_empty() {
         return;
     }
-    writeln!(
-        t,
-        "Power failures (eMMC, CFQ, data=ordered): crash states of the drive, and in how many\n\
-         of them a file shows data that it never held (exposure), has a length without its\n\
-         data (size ahead; tail: the length grew within a block, as in the claims), or lacks\n\
-         data that a completed sync made durable (lost sync).\n\n\
-         {:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>10} {:>9}",
-        "era",
-        "programs",
-        "count",
-        "states",
-        "distinct",
-        "exposure",
-        "size ahead",
-        "tail ahead",
-        "lost sync"
-    )
-    .expect(line);
+    *t += "Power failures (eMMC, CFQ, data=ordered): crash states of the drive, and in how many\n\
+           of them a file shows data that it never held (exposure), has a length without its\n\
+           data (size ahead; tail: the length grew within a block, as in the claims), or lacks\n\
+           data that a completed sync made durable (lost sync).\n\n";
+    *t += &LAYOUT.line(&[
+        &"era",
+        &"programs",
+        &"count",
+        &"states",
+        &"distinct",
+        &"exposure",
+        &"size ahead",
+        &"tail ahead",
+        &"lost sync",
+    ]);
     for r in rows {
-        writeln!(
-            t,
-            "{:<5} {:<14} {:>8} {:>10} {:>9} | {:>9} {:>10} {:>10} {:>9}",
-            r.era,
-            r.programs,
-            r.count,
-            r.raw,
-            r.distinct,
-            r.exposure,
-            r.size_ahead,
-            r.tail_ahead,
-            r.lost_sync
-        )
-        .expect(line);
+        *t += &LAYOUT.line(&[
+            &r.era,
+            &r.programs,
+            &r.count,
+            &r.raw,
+            &r.distinct,
+            &r.exposure,
+            &r.size_ahead,
+            &r.tail_ahead,
+            &r.lost_sync,
+        ]);
         if let Some(example) = &r.example {
-            writeln!(t, "      {example}").expect(line);
+            *t += &format!("      {example}\n");
         }
     }
     t.push('\n');
@@ -144,76 +139,58 @@ fn report(
 }
 
 fn tables(t: &mut String, rows: &[Row]) {
-    let line = "a string takes it";
-    writeln!(t, "Paper ext4-fsync: N files, one write each, fsync of the last. Blocks of 4 KiB; all numbers are predictions.\n").expect(line);
-    writeln!(
-        t,
-        "{:<5} {:<7} {:>5} | {:>11} {:>8} | {:>7} {:>7} {:>7} | {:>10}",
-        "era", "case", "files", "data blocks", "journal", "D on", "table", "size", "fsync"
-    )
-    .expect(line);
-    writeln!(
-        t,
-        "{:<5} {:<7} {:>5} | {:>11} {:>8} | {:>7} {:>7} {:>7} | {:>10}",
-        "", "", "", "(fig. 11)", "blocks", "disk", "logged", "logged", "us"
-    )
-    .expect(line);
+    const LAYOUT: Layout = Layout("<5 <7 >5 | >11 >8 | >7 >7 >7 | >10");
+    *t += "Paper ext4-fsync: N files, one write each, fsync of the last. Blocks of 4 KiB; all \
+           numbers are predictions.\n\n";
+    let heads = ["data blocks", "journal", "D on", "table", "size", "fsync"];
+    let [data, journal, on, table, size, fsync] = heads;
+    *t += &LAYOUT.line(&[&"era", &"case", &"files", &data, &journal, &on, &table, &size, &fsync]);
+    let heads = ["(fig. 11)", "blocks", "disk", "logged", "us"];
+    let [data, journal, on, logged, us] = heads;
+    *t += &LAYOUT.line(&[&"", &"", &"", &data, &journal, &on, &logged, &logged, &us]);
     for r in rows {
-        writeln!(
-            t,
-            "{:<5} {:<7} {:>5} | {:>11} {:>8} | {:>7} {:>7} {:>7} | {:>10.1}",
-            r.era,
-            r.case,
-            r.files,
-            r.data_blocks,
-            r.journal_blocks,
-            r.data_files,
-            r.table_files,
-            r.size_files,
-            r.fsync_ns as f64 / 1e3
-        )
-        .expect(line);
+        *t += &LAYOUT.line(&[
+            &r.era,
+            &r.case,
+            &r.files,
+            &r.data_blocks,
+            &r.journal_blocks,
+            &r.data_files,
+            &r.table_files,
+            &r.size_files,
+            &format!("{:.1}", r.fsync_ns as f64 / 1e3),
+        ]);
     }
-    writeln!(t, "\nD on disk, table logged, size logged (fig. 9): files whose data is on disk, whose inode-table block is in the").expect(line);
-    writeln!(t, "journal, and whose logged inode has this write's size, when fsync returns.\n")
-        .expect(line);
+    *t += "\nD on disk, table logged, size logged (fig. 9): files whose data is on disk, whose \
+           inode-table block is in the\njournal, and whose logged inode has this write's size, \
+           when fsync returns.\n\n";
 }
 
 /// The same program on the real kernels: who dispatched how many blocks of which class, with which
 /// flags, when.
 fn real_kernels(t: &mut String, real: &Comparison) {
-    let line = "a string takes it";
+    const LAYOUT: Layout = Layout("<36 >7 >7 >7 >7");
     let equal = real.pairs.iter().filter(|p| p.differences.is_empty()).count();
-    writeln!(
-        t,
+    *t += &format!(
         "The same program on Linux 3.4.2, 3.8.0, 4.6.2 and 5.10.223 (recorded runs; blocks by class and\n\
          issuer, flags, filings, seconds): {} runs, {equal} equal in everything. Differences by\n\
-         kind; papers/ext4-fsync/differences.toml lists each with its kernel function:\n",
+         kind; papers/ext4-fsync/differences.toml lists each with its kernel function:\n\n",
         real.pairs.len()
-    )
-    .expect(line);
-    writeln!(t, "{:<36} {:>7} {:>7} {:>7} {:>7}", "run", "blocks", "flags", "issuer", "seconds")
-        .expect(line);
+    );
+    *t += &LAYOUT.line(&[&"run", &"blocks", &"flags", &"issuer", &"seconds"]);
     for p in &real.pairs {
         let count = |w: What| match p.differences.iter().filter(|d| d.what == w).count() {
             0 => "=".to_owned(),
             n => n.to_string(),
         };
-        writeln!(
-            t,
-            "{:<36} {:>7} {:>7} {:>7} {:>7}",
-            p.kernel.spec.name,
-            count(What::Blocks),
-            count(What::Flags),
-            count(What::Issuer),
-            count(What::Seconds)
-        )
-        .expect(line);
+        let [blocks, flags, issuer, seconds] =
+            [What::Blocks, What::Flags, What::Issuer, What::Seconds].map(count);
+        *t += &LAYOUT.line(&[&p.kernel.spec.name, &blocks, &flags, &issuer, &seconds]);
     }
     for f in &real.findings {
-        writeln!(t, "NOT AS LISTED: {f}").expect(line);
+        *t += &format!("NOT AS LISTED: {f}\n");
     }
-    writeln!(t).expect(line);
+    t.push('\n');
 }
 
 fn figures(t: &mut String, machine: &str, points: &[Point]) {
@@ -240,21 +217,20 @@ fn figures(t: &mut String, machine: &str, points: &[Point]) {
 
 /// Ours beside predictors that know no mechanism.
 fn nulls(t: &mut String, nulls: &Nulls) {
-    let line = "a string takes it";
+    const LAYOUT: Layout = Layout("<32>9>9>9>9>9");
     let [ours, counts, log, no_era] = nulls.distance[..] else { return };
-    writeln!(
-        t,
-        "Latency ratios of figure 10, Writepath against null predictors (blocks and flushes times\n\
-         constants; log N by the paper's largest growth; no difference between kernels), and the\n\
-         mean |ln(predicted / paper)| of each:\n"
-    )
-    .expect(line);
-    let head = ["paper", "model", "counts", "log N", "no era"];
-    writeln!(t, "{:<32}{}", "", head.map(|h| format!("{h:>9}")).concat()).expect(line);
+    *t += "Latency ratios of figure 10, Writepath against null predictors (blocks and flushes \
+           times\nconstants; log N by the paper's largest growth; no difference between kernels), \
+           and the\nmean |ln(predicted / paper)| of each:\n\n";
+    *t += &LAYOUT.line(&[&"", &"paper", &"model", &"counts", &"log N", &"no era"]);
+    let number = |v: f64| format!("{v:.3}");
+    let mut line = |name: &str, paper: String, all: [f64; 4]| {
+        let [ours, counts, log, no_era] = all.map(number);
+        *t += &LAYOUT.line(&[&name, &paper, &ours, &counts, &log, &no_era]);
+    };
     for r in &nulls.ratios {
-        let all = [r.paper, r.ours, r.counts, r.log_linear, r.no_era];
-        writeln!(t, "{:<32}{}", r.id, all.map(|v| format!("{v:>9.3}")).concat()).expect(line);
+        line(&r.id, number(r.paper), [r.ours, r.counts, r.log_linear, r.no_era]);
     }
-    let all = [ours, counts, log, no_era].map(|v| format!("{v:>9.3}")).concat();
-    writeln!(t, "{:<32}{:>9}{all}\n", "mean distance", "").expect(line);
+    line("mean distance", String::new(), [ours, counts, log, no_era]);
+    t.push('\n');
 }

@@ -1,12 +1,13 @@
 //! `reproduce f2fs-oprw`.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
+use wp_base::table::Layout;
 use wp_machine::results::Results as Folder;
 use wp_papers::f2fs_oprw::{
     self, CutRow, Ended, Part, Plan, Recordings, Reproduction, SurfacePoint,
@@ -127,96 +128,80 @@ fn stages(t: &mut String, found: &Reproduction) {
 }
 
 fn figures(t: &mut String, found: &Reproduction) {
-    writeln!(
-        t,
-        "Figure 6.1, us a request; without power-loss protection, and with it:\n\n\
-         {:>6} | {:>9} {:>12} {:>9} | {:>9} {:>9} {:>6}",
-        "KiB", "posix", "strict_fixed", "OPRW", "nobarrier", "OPRW", "gain"
-    )
-    .expect(LINE);
+    const SIZES: Layout = Layout(">6 | >9 >12 >9 | >9 >9 >6");
+    const RATES: Layout = Layout("<34 >9 >9 >6");
+    *t += "Figure 6.1, us a request; without power-loss protection, and with it:\n\n";
+    *t +=
+        &SIZES.line(&[&"KiB", &"posix", &"strict_fixed", &"OPRW", &"nobarrier", &"OPRW", &"gain"]);
     for p in &found.points {
-        writeln!(
-            t,
-            "{:>6} | {:>9.1} {:>12.1} {:>9.1} | {:>9.1} {:>9.1} {:>6.3}",
-            p.kib,
-            p.posix / 1e3,
-            p.strict / 1e3,
-            p.oprw / 1e3,
-            p.nobarrier / 1e3,
-            p.oprw_nobarrier / 1e3,
-            p.gain()
-        )
-        .expect(LINE);
+        let all = [p.posix, p.strict, p.oprw, p.nobarrier, p.oprw_nobarrier];
+        let [posix, strict, oprw, nobarrier, both] = all.map(|ns| format!("{:.1}", ns / 1e3));
+        let gain = format!("{:.3}", p.gain());
+        *t += &SIZES.line(&[&p.kib, &posix, &strict, &oprw, &nobarrier, &both, &gain]);
     }
-    writeln!(t, "\nFigure 6.2, operations per second, one thread:\n").expect(LINE);
-    let mut line = |name: &str, r: &f2fs_oprw::Rates| {
-        let gain = r.gain();
-        writeln!(t, "{name:<34} {:>9.0} {:>9.0} {gain:>6.3}", r.f2fs, r.oprw).expect(LINE);
+    let line = |name: &dyn Display, r: &f2fs_oprw::Rates| {
+        let [f2fs, oprw] = [r.f2fs, r.oprw].map(|v| format!("{v:.0}"));
+        RATES.line(&[name, &f2fs, &oprw, &format!("{:.3}", r.gain())])
     };
-    line("varmail operations, PLP", &found.macros.varmail);
-    line("inserts, PLP", &found.macros.oltp);
+    *t += "\nFigure 6.2, operations per second, one thread:\n\n";
+    *t += &line(&"varmail operations, PLP", &found.macros.varmail);
+    *t += &line(&"inserts, PLP", &found.macros.oltp);
     if let Some(o) = &found.others {
-        line("inserts with binary log, PLP", &o.oltp_binlog);
-        line("varmail operations, no PLP", &o.varmail_no_plp);
-        line("inserts, no PLP", &o.oltp_no_plp);
+        *t += &line(&"inserts with binary log, PLP", &o.oltp_binlog);
+        *t += &line(&"varmail operations, no PLP", &o.varmail_no_plp);
+        *t += &line(&"inserts, no PLP", &o.oltp_no_plp);
     }
     if !found.scaling.is_empty() {
-        writeln!(t, "\nFigure 6.3, varmail operations per second, PLP:\n").expect(LINE);
+        *t += "\nFigure 6.3, varmail operations per second, PLP:\n\n";
     }
     for s in &found.scaling {
-        let (r, gain) = (&s.rates, s.rates.gain());
-        writeln!(t, "{:<34} {:>9.0} {:>9.0} {gain:>6.3}", s.threads, r.f2fs, r.oprw).expect(LINE);
+        *t += &line(&s.threads, &s.rates);
     }
     t.push('\n');
 }
 
 fn cuts(t: &mut String, rows: &[CutRow]) {
-    writeln!(
-        t,
-        "Table 6.2: power failures at random instants. failed: the file holds data never\n\
-         written there (the paper's oracle); lost: fsynced data is missing; mixed: the data\n\
-         is of several versions; left out: failures after which OPRW leaves nodes out, the\n\
-         number of nodes, and such failures with a loss. states: crash states of the drive\n\
-         (one between two changes of it); recov.: distinct recovered states.\n\n\
-         {:<16} {:>6} {:>8} {:>8} {:>8} {:>7} {:>18} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
-        "mode",
-        "seeds",
-        "fails",
-        "states",
-        "recov.",
-        "failed",
-        "% (95 %)",
-        "lost",
-        "mixed",
-        "refused",
-        "left out",
-        "nodes",
-        "lost"
-    )
-    .expect(LINE);
+    const LAYOUT: Layout = Layout("<16 >6 >8 >8 >8 >7 >18 >8 >7 >7 | >8 >8 >8");
+    *t += "Table 6.2: power failures at random instants. failed: the file holds data never\n\
+           written there (the paper's oracle); lost: fsynced data is missing; mixed: the data\n\
+           is of several versions; left out: failures after which OPRW leaves nodes out, the\n\
+           number of nodes, and such failures with a loss. states: crash states of the drive\n\
+           (one between two changes of it); recov.: distinct recovered states.\n\n";
+    *t += &LAYOUT.line(&[
+        &"mode",
+        &"seeds",
+        &"fails",
+        &"states",
+        &"recov.",
+        &"failed",
+        &"% (95 %)",
+        &"lost",
+        &"mixed",
+        &"refused",
+        &"left out",
+        &"nodes",
+        &"lost",
+    ]);
     for r in rows {
         let c = &r.counts;
         let [low, high] = c.interval();
-        let interval = format!("{:.3} [{:.3},{:.3}]", c.rate() * 1e2, low * 1e2, high * 1e2);
-        writeln!(
-            t,
-            "{:<16} {:>6} {:>8} {:>8} {:>8} {:>7} {interval:>18} {:>8} {:>7} {:>7} | {:>8} {:>8} {:>8}",
-            r.name,
-            c.runs,
-            c.cuts,
-            c.states,
-            c.recovered,
-            c.failed,
-            c.lost_sync,
-            c.mixed,
-            c.refused,
-            c.left_out,
-            c.nodes_left_out.iter().sum::<u64>(),
-            c.left_out_acknowledged
-        )
-        .expect(LINE);
+        *t += &LAYOUT.line(&[
+            &r.name,
+            &c.runs,
+            &c.cuts,
+            &c.states,
+            &c.recovered,
+            &c.failed,
+            &format!("{:.3} [{:.3},{:.3}]", c.rate() * 1e2, low * 1e2, high * 1e2),
+            &c.lost_sync,
+            &c.mixed,
+            &c.refused,
+            &c.left_out,
+            &c.nodes_left_out.iter().sum::<u64>(),
+            &c.left_out_acknowledged,
+        ]);
         if let Some(example) = &c.example {
-            writeln!(t, "    {example}").expect(LINE);
+            *t += &format!("    {example}\n");
         }
     }
     t.push('\n');
@@ -271,41 +256,37 @@ fn surface(t: &mut String, points: &[SurfacePoint]) {
 }
 
 fn recovery(t: &mut String, found: &Reproduction) {
+    const LAYOUT: Layout = Layout(">7 >8 >12 >11 >7 >12 | >9 >9 >7 >5");
     if found.recovery.is_empty() {
         return;
     }
-    writeln!(
-        t,
-        "Table 6.3: roll-forward after a power failure in varmail. Operations are counted; the cost of\n\
-         each is an input.\n\n\
-         {:>7} {:>8} {:>12} {:>11} {:>7} {:>12} | {:>9} {:>9} {:>7} {:>5}",
-        "nodes",
-        "inodes",
-        "entries",
-        "addresses",
-        "names",
-        "check slots",
-        "ms",
-        "check ms",
-        "extra",
-        "reads"
-    )
-    .expect(LINE);
+    *t += "Table 6.3: roll-forward after a power failure in varmail. Operations are counted; the cost of\n\
+           each is an input.\n\n";
+    *t += &LAYOUT.line(&[
+        &"nodes",
+        &"inodes",
+        &"entries",
+        &"addresses",
+        &"names",
+        &"check slots",
+        &"ms",
+        &"check ms",
+        &"extra",
+        &"reads",
+    ]);
     for r in &found.recovery {
-        let (ms, check) = (r.plain.ms(&found.costs), r.oprw.check_ms(&found.costs));
-        writeln!(
-            t,
-            "{:>7} {:>8} {:>12} {:>11} {:>7} {:>12} | {ms:>9.0} {check:>9.0} {:>7.4} {:>5}",
-            r.plain.nodes,
-            r.plain.inodes_read,
-            r.plain.entries,
-            r.plain.addresses,
-            r.plain.names,
-            r.oprw.slots,
-            r.extra(&found.costs),
-            r.extra_blocks
-        )
-        .expect(LINE);
+        *t += &LAYOUT.line(&[
+            &r.plain.nodes,
+            &r.plain.inodes_read,
+            &r.plain.entries,
+            &r.plain.addresses,
+            &r.plain.names,
+            &r.oprw.slots,
+            &format!("{:.0}", r.plain.ms(&found.costs)),
+            &format!("{:.0}", r.oprw.check_ms(&found.costs)),
+            &format!("{:.4}", r.extra(&found.costs)),
+            &r.extra_blocks,
+        ]);
     }
     t.push('\n');
 }

@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
+use wp_base::table::Layout;
 use wp_machine::results::Results as Folder;
 use wp_papers::results::Results;
 use wp_papers::{direct_io, ext4_fsync, f2fs_oprw, inode_trim, journal_conflict};
@@ -253,30 +254,27 @@ fn interrupted(out: &Out) -> ExitCode {
 
 /// Every claim, and how many of each verdict.
 pub(super) fn claims_table(t: &mut String, claims: &[Judged]) {
-    let line = "a string takes it";
-    writeln!(t, "{:<42} {:>10} {:>10} {:<8} verdict", "claim", "paper", "simulated", "unit")
-        .expect(line);
+    const LAYOUT: Layout = Layout("<42 >10 >10 <8 <0");
+    *t += &LAYOUT.line(&[&"claim", &"paper", &"simulated", &"unit", &"verdict"]);
     for c in claims {
         let ours = c.ours.map_or("-".to_owned(), |v| {
-            format!("{:.4}", v).trim_end_matches('0').trim_end_matches('.').to_owned()
+            format!("{v:.4}").trim_end_matches('0').trim_end_matches('.').to_owned()
         });
         let interval = c.interval.map_or(String::new(), |[a, b]| format!("  [{a:.3}, {b:.3}]"));
         let why = if c.why.is_empty() { String::new() } else { format!("  ({})", c.why) };
-        writeln!(
-            t,
-            "{:<42} {:>10} {ours:>10} {:<8} {}{interval}{why}",
-            c.id,
-            c.paper_value.to_string(),
-            c.unit.as_deref().unwrap_or(""),
-            c.verdict.name()
-        )
-        .expect(line);
+        let verdict = format!("{}{interval}{why}", c.verdict.name());
+        let unit = c.unit.as_deref().unwrap_or("");
+        *t += &LAYOUT.line(&[&c.id, &c.paper_value, &ours, &unit, &verdict]);
     }
-    let count = |v: Verdict| claims.iter().filter(|c| c.verdict == v).count();
-    writeln!(t, "\n{} claims: {} match, {} differ, {} follow from inputs, {} paper-inconsistent, {} not modelled",
-        claims.len(),
-        count(Verdict::Match),
-        count(Verdict::Differs),
-        count(Verdict::FollowsFromInputs),
-        count(Verdict::PaperInconsistent), count(Verdict::NotModelled)).expect(line);
+    let [matches, differ, follow, inconsistent, not_modelled] = counts(claims);
+    *t += &format!(
+        "\n{} claims: {matches} match, {differ} differ, {follow} follow from inputs, \
+         {inconsistent} paper-inconsistent, {not_modelled} not modelled\n",
+        claims.len()
+    );
+}
+
+/// How many claims have each verdict, in the order of [`Verdict::ALL`].
+fn counts(claims: &[Judged]) -> [usize; 5] {
+    Verdict::ALL.map(|v| claims.iter().filter(|c| c.verdict == v).count())
 }
