@@ -3,6 +3,7 @@
 use wp_machine::testing::{blessing, repository};
 use wp_papers::claims::{Reasons, check_pins};
 use wp_papers::journal_conflict::System;
+use wp_papers::results::Results;
 use wp_papers::{
     direct_io, ext4_fsync,
     f2fs_oprw::{self, Ended},
@@ -17,6 +18,17 @@ fn assert_korean(claims: &[Judged]) {
     let without: Vec<&str> =
         given.filter(|c| reasons.korean(&c.why).is_none()).map(|c| c.why.as_str()).collect();
     assert!(without.is_empty(), "not in papers/reasons.toml: {without:#?}");
+}
+
+/// What is written is read again as it was, and a key that is missing is told by its name.
+fn assert_read_again(slug: &str, results: &Results, key: &str) {
+    let text = serde_json::to_string(results).expect("JSON");
+    let read = Results::read(slug, &text).expect("the same type reads it");
+    let document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(serde_json::to_value(&read).expect("JSON"), document);
+    let without = text.replacen(&format!("\"{key}\":"), "\"another\":", 1);
+    let e = Results::read(slug, &without).expect_err("a key is missing").to_string();
+    assert!(e.contains(&format!("missing field `{key}`")), "{e}");
 }
 
 /// Are the runs whole ones, of some minutes (`WRITEPATH_WHOLE=1`)? Blessing takes no less.
@@ -73,6 +85,9 @@ fn every_claim_of_f2fs_oprw_has_the_pinned_verdict() {
         changes.iter().filter(|c| c.pinned.is_none() || !open.contains(&c.id.as_str())).collect();
     assert!(wrong.is_empty(), "verdicts that changed: {wrong:#?}");
     assert_eq!(found.claims.len(), 24);
+    let pictures = f2fs_oprw::recordings(1).expect("runs").pictures();
+    let results = f2fs_oprw::Results::new(1, &found, pictures);
+    assert_read_again(f2fs_oprw::SLUG, &Results::F2fsOprw(Box::new(results)), "wait_node");
 }
 
 #[test]
@@ -94,6 +109,8 @@ fn every_claim_of_inode_trim_has_the_pinned_verdict() {
         let copied = [none, data, tables].map(|w| w.copied_slots);
         assert!(copied.is_sorted_by(|a, b| a > b), "{}: {copied:?}", none.work.name());
     }
+    let results = Results::InodeTrim(Box::new(found));
+    assert_read_again(inode_trim::SLUG, &results, "tables_trimmed");
 }
 
 /// A quick run: shorter ones, and no intervals; `WRITEPATH_WHOLE=1` does all of it.
@@ -119,6 +136,8 @@ fn every_claim_of_journal_conflict_has_the_pinned_verdict() {
     assert!(of(System::Cjfs5).per_op() < of(System::BfsDr).per_op() / 2.0);
     let flushes = |s: System| of(s).counter("journal_flushes") as f64 / of(s).fsyncs as f64;
     assert!(flushes(System::Cjfs3) < flushes(System::Versions3));
+    let results = Results::JournalConflict(Box::new(found));
+    assert_read_again(journal_conflict::SLUG, &results, "ops_per_second");
 }
 
 /// Files whose data is on disk, blocks that fsync writes: the same for every seed, for they are not
@@ -148,4 +167,6 @@ fn every_claim_of_direct_io_has_the_pinned_verdict() {
         .expect("readable");
     assert_korean(&found.claims);
     assert!(changes.is_empty(), "verdicts that changed: {changes:#?}");
+    let results = Results::DirectIo(Box::new(found));
+    assert_read_again(direct_io::SLUG, &results, "record_bytes");
 }

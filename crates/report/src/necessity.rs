@@ -2,7 +2,7 @@
 //! data, are there after a power cut.
 //!
 //! The rules go by what events say; where they do not say enough, the answer is
-//! [`Verdict::Unknown`]. Each has its words in [`Needed::rule`], and docs/explain.md has all of
+//! [`Need::Unknown`]. Each has its words in [`Needed::rule`], and docs/explain.md has all of
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ fn changes(name: &str, path: &str, file: &str) -> bool {
 
 /// Was a request needed?
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Verdict {
+pub enum Need {
     /// Without it the promise would not hold.
     Needed,
     /// The promise would hold without it.
@@ -58,13 +58,13 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl Need {
     /// In words.
     pub const fn name(self) -> &'static str {
         match self {
-            Verdict::Needed => "yes",
-            Verdict::NotNeeded => "no",
-            Verdict::Unknown => "unknown",
+            Need::Needed => "yes",
+            Need::NotNeeded => "no",
+            Need::Unknown => "unknown",
         }
     }
 }
@@ -89,7 +89,7 @@ pub struct Needed {
     /// How much of the call's path led through it.
     pub path_ns: u64,
     /// Was it needed?
-    pub verdict: Verdict,
+    pub need: Need,
     /// By which rule.
     pub rule: &'static str,
 }
@@ -99,11 +99,11 @@ impl Needed {
     pub fn json(&self) -> Value {
         json!({ "kind": self.kind, "by": self.by, "sector": self.at, "sectors": self.sectors,
             "class": self.class, "sent_ns": self.sent_ns, "path_ns": self.path_ns,
-            "needed": self.verdict.name(), "rule": self.rule })
+            "needed": self.need.name(), "rule": self.rule })
     }
 }
 
-/// Requests of one kind, submitter, verdict and rule together.
+/// Requests of one kind, submitter, need and rule together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grouped {
     /// What they are.
@@ -117,7 +117,7 @@ pub struct Grouped {
     /// How much of the path led through them.
     pub path_ns: u64,
     /// Were they needed?
-    pub verdict: Verdict,
+    pub need: Need,
     /// By which rule.
     pub rule: &'static str,
 }
@@ -126,9 +126,8 @@ pub struct Grouped {
 pub fn grouped(requests: &[Needed]) -> Vec<Grouped> {
     let mut out: Vec<Grouped> = Vec::new();
     for r in requests {
-        let same = |g: &&mut Grouped| {
-            (&g.kind, &g.by, g.verdict, g.rule) == (&r.kind, &r.by, r.verdict, r.rule)
-        };
+        let same =
+            |g: &&mut Grouped| (&g.kind, &g.by, g.need, g.rule) == (&r.kind, &r.by, r.need, r.rule);
         let sectors = u64::from(r.sectors);
         if let Some(g) = out.iter_mut().find(same) {
             g.count += 1;
@@ -142,24 +141,24 @@ pub fn grouped(requests: &[Needed]) -> Vec<Grouped> {
             count: 1,
             sectors,
             path_ns: r.path_ns,
-            verdict: r.verdict,
+            need: r.need,
             rule: r.rule,
         });
     }
     out
 }
 
-/// A verdict with its rule.
-type Ruled = (Verdict, &'static str);
+/// A need with its rule.
+type Ruled = (Need, &'static str);
 
 const fn yes(rule: &'static str) -> Ruled {
-    (Verdict::Needed, rule)
+    (Need::Needed, rule)
 }
 const fn no(rule: &'static str) -> Ruled {
-    (Verdict::NotNeeded, rule)
+    (Need::NotNeeded, rule)
 }
 const fn unknown(rule: &'static str) -> Ruled {
-    (Verdict::Unknown, rule)
+    (Need::Unknown, rule)
 }
 
 /// The requests of a call, in the order in which they were sent.
@@ -210,7 +209,7 @@ pub(crate) fn needed(named: &Namer<'_>, call: Call, links: &[Link]) -> Vec<Neede
         .map(|&i| {
             let r = &all[i];
             let role = if r.is_flush() { Role::Flush } else { Role::Own };
-            let (verdict, rule) = rules.of(i, state);
+            let (need, rule) = rules.of(i, state);
             Needed {
                 request: i,
                 kind: named.kind(r, role),
@@ -220,7 +219,7 @@ pub(crate) fn needed(named: &Namer<'_>, call: Call, links: &[Link]) -> Vec<Neede
                 class: named.class(r).to_owned(),
                 sent_ns: r.issued.or(r.start()).map_or(0, |m| signed_since(m.at, start)),
                 path_ns: path.get(&i).copied().unwrap_or(0),
-                verdict,
+                need,
                 rule,
             }
         })

@@ -9,7 +9,7 @@ use wp_medium::Slice;
 use wp_report::draw;
 use wp_report::explain::{Explanation, explain};
 use wp_report::flow::{Flow, flow};
-use wp_report::necessity::Verdict;
+use wp_report::necessity::Need;
 use wp_report::run::{SYNCS, Seen, WHOLE, WRITES};
 use wp_report::summary;
 use wp_vfs::{OpenFlags, Vfs};
@@ -139,10 +139,10 @@ async fn ten_files(vfs: Vfs) -> FsResult<()> {
     vfs.fsync(last.expect("ten files")).await
 }
 
-/// Sectors of data that were sent for a call, by verdict.
-fn data_sectors(e: &Explanation, verdict: Verdict) -> u32 {
+/// Sectors of data that were sent for a call, by need.
+fn data_sectors(e: &Explanation, need: Need) -> u32 {
     let is_data = |class: &str| class.starts_with("data");
-    let those = e.requests.iter().filter(|r| r.verdict == verdict && is_data(&r.class));
+    let those = e.requests.iter().filter(|r| r.need == need && is_data(&r.class));
     those.map(|r| r.sectors).sum()
 }
 
@@ -153,13 +153,13 @@ fn the_data_of_nine_other_files_was_not_needed_in_era_3_4_and_is_not_sent_since_
         let seen = Seen::new(run.run());
         let e = explain(&seen, seen.call(SYNCS, 1).expect("one fsync"));
         let text = e.text();
-        assert_eq!(data_sectors(&e, Verdict::NotNeeded), others, "{era}\n{text}");
-        assert_eq!(data_sectors(&e, Verdict::Needed), 8, "{era}\n{text}");
-        assert_eq!(data_sectors(&e, Verdict::Unknown), 0, "{era}\n{text}");
+        assert_eq!(data_sectors(&e, Need::NotNeeded), others, "{era}\n{text}");
+        assert_eq!(data_sectors(&e, Need::Needed), 8, "{era}\n{text}");
+        assert_eq!(data_sectors(&e, Need::Unknown), 0, "{era}\n{text}");
         assert_eq!(e.why.contains("not needed"), others > 0, "{era}\n{text}");
         // The journal's blocks have the other files' sizes, too.
         let journal = e.requests.iter().find(|r| r.kind == "journal blocks").expect("logged");
-        assert!(journal.verdict == Verdict::Needed, "{era}\n{text}");
+        assert!(journal.need == Need::Needed, "{era}\n{text}");
         assert!(journal.rule.contains("other changes"), "{era}\n{text}");
         // The transaction was asked for by the call itself.
         let [group] = &e.groups[..] else { panic!("{era}: one transaction\n{text}") };
@@ -182,10 +182,9 @@ fn an_fsync_after_which_nothing_changed_needs_nothing_that_it_sends() {
         let seen = Seen::new(run.run());
         let of = |n| explain(&seen, seen.call(SYNCS, n).expect("two fsyncs"));
         let (first, second) = (of(1), of(2));
-        let needed =
-            |e: &Explanation| e.requests.iter().filter(|r| r.verdict == Verdict::Needed).count();
+        let needed = |e: &Explanation| e.requests.iter().filter(|r| r.need == Need::Needed).count();
         assert!(needed(&first) >= 2, "{fs}\n{}", first.text());
-        let bad = second.requests.iter().filter(|r| r.verdict != Verdict::NotNeeded);
+        let bad = second.requests.iter().filter(|r| r.need != Need::NotNeeded);
         let bad: Vec<_> = bad.collect();
         assert!(bad.is_empty(), "{fs}: {bad:?}\n{}", second.text());
     }
@@ -218,7 +217,7 @@ fn a_name_that_is_made_in_a_directory_is_a_change_of_it() {
         assert_eq!(all.len(), 7, "{fs}");
         for e in &all[2..] {
             let writes = || e.requests.iter().filter(|r| r.sectors > 0);
-            assert!(writes().any(|r| r.verdict == Verdict::Needed), "{fs}\n{}", e.text());
+            assert!(writes().any(|r| r.need == Need::Needed), "{fs}\n{}", e.text());
             let same = writes().any(|r| r.rule.starts_with("the file has no change"));
             assert!(!same, "{fs}\n{}", e.text());
         }
@@ -232,12 +231,12 @@ fn behind_a_cache_that_survives_power_cuts_no_flush_is_needed_and_nobarrier_send
         let seen = Seen::new(run.run());
         let e = explain(&seen, seen.call(SYNCS, 1).expect("an fsync"));
         let flushes = e.requests.iter().filter(|r| r.kind == "flush");
-        flushes.map(|r| (r.verdict, r.rule)).collect::<Vec<_>>()
+        flushes.map(|r| (r.need, r.rule)).collect::<Vec<_>>()
     };
     assert_eq!(flushes("ext4,era=4.6,nobarrier", SSD), []);
     assert_eq!(flushes("f2fs,era=6.1,nobarrier", SSD), []);
     let needed = flushes("f2fs,era=6.1", SSD);
-    assert!(needed.iter().all(|(v, _)| *v == Verdict::Needed) && !needed.is_empty(), "{needed:?}");
+    assert!(needed.iter().all(|(v, _)| *v == Need::Needed) && !needed.is_empty(), "{needed:?}");
     // The block layer itself drops flushes for a device that has no volatile cache.
     assert_eq!(flushes("f2fs,era=6.1", "ssd-128-plp"), []);
 }
@@ -306,7 +305,7 @@ fn a_sync_needs_what_the_flusher_writes_for_it() {
         let e = explain(&seen, seen.call(WHOLE, 1).expect("a sync"));
         let is_data = |class: &str| class.starts_with("data") || class.starts_with("directory");
         let those = e.requests.iter().filter(|r| is_data(&r.class));
-        let needed: u32 = those.filter(|r| r.verdict == Verdict::Needed).map(|r| r.sectors).sum();
+        let needed: u32 = those.filter(|r| r.need == Need::Needed).map(|r| r.sectors).sum();
         assert!(needed >= 64, "{fs}\n{}", e.text());
         assert!(!e.why.contains("waited for shared work"), "{fs}\n{}", e.text());
     }
@@ -432,6 +431,6 @@ fn a_direct_overwrite_sends_its_data_and_nothing_else() {
         let [sent] = &e.requests[..] else { panic!("{fs}: one request\n{}", e.text()) };
         // Of small files F2FS has data in the log of hot data.
         assert!(sent.kind.starts_with("data") && sent.sectors == 8, "{fs}\n{}", e.text());
-        assert_eq!(sent.verdict, Verdict::Needed, "{fs}\n{}", e.text());
+        assert_eq!(sent.need, Need::Needed, "{fs}\n{}", e.text());
     }
 }

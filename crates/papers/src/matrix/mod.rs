@@ -23,7 +23,7 @@ pub use axes::{Combination, combinations};
 pub use drives::{DRIVES, Drive};
 use serde::{Deserialize, Serialize};
 pub use speed::Speed;
-pub use verdict::{Broken, Verdict};
+pub use verdict::{Broken, CrashOutcome};
 use wp_machine::MachineError;
 
 /// How much is run.
@@ -56,13 +56,13 @@ pub struct Cell {
     /// A row for each workload.
     pub speeds: Vec<Speed>,
     /// What power failures leave.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<CrashOutcome>,
 }
 
 impl Cell {
     /// Does it break a rule in a way that nobody knows?
     pub fn is_unknown(&self) -> bool {
-        self.verdict.as_ref().is_some_and(Verdict::is_unknown)
+        self.verdict.as_ref().is_some_and(CrashOutcome::is_unknown)
     }
 
     /// In one line, as it is pinned: without numbers that a longer run changes.

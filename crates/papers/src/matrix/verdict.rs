@@ -30,7 +30,7 @@ pub struct Broken {
 
 /// What came of the cuts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct CrashOutcome {
     /// Programs.
     pub programs: u64,
     /// States visited.
@@ -41,7 +41,7 @@ pub struct Verdict {
     pub broken: Vec<Broken>,
 }
 
-impl Verdict {
+impl CrashOutcome {
     /// Is a rule broken, and no known hole is why?
     pub fn is_unknown(&self) -> bool {
         self.broken.iter().any(|b| b.holes.is_empty())
@@ -209,7 +209,11 @@ impl Search<'_> {
 /// Cuts the power in the programs of a combination. `None`: `go_on` said no.
 ///
 /// Errors: a machine that cannot be; a program that cannot be played.
-pub fn cut(c: &Combination, length: Length, go_on: &(dyn Fn() -> bool + Sync)) -> Stopped<Verdict> {
+pub fn cut(
+    c: &Combination,
+    length: Length,
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> Stopped<CrashOutcome> {
     cut_knowing(c, &holes::of(c), length, go_on)
 }
 
@@ -219,13 +223,13 @@ pub fn cut_knowing(
     holes: &[Hole],
     length: Length,
     go_on: &(dyn Fn() -> bool + Sync),
-) -> Stopped<Verdict> {
+) -> Stopped<CrashOutcome> {
     // Where no flush is sent, nearly every write is unpersisted to the end: a hundred thousand
     // states that say what a thousand do.
     let sends_none = c.has("nobarrier") || c.has("fsync-nobarrier");
     let length = if sends_none && c.drive.is_volatile() { Length::Quick } else { length };
     let search = Search { c, holes, length, parts: parts(c, length)?, go_on };
-    let mut out = Verdict::default();
+    let mut out = CrashOutcome::default();
     let mut broken: BTreeMap<Rule, Broken> = BTreeMap::new();
     let mut breaking: BTreeMap<Rule, BTreeSet<usize>> = BTreeMap::new();
     for (n, part) in search.parts.iter().enumerate() {

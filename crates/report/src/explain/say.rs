@@ -3,7 +3,7 @@
 use super::Explanation;
 use super::names::{Namer, PREPARE, WAIT};
 use super::text::{micros, percent};
-use crate::necessity::Verdict;
+use crate::necessity::Need;
 use crate::requests::Request;
 use crate::waits::{self, Group};
 
@@ -80,7 +80,7 @@ fn shared(e: &Explanation) -> String {
 }
 
 fn not_needed(e: &Explanation) -> String {
-    let not = || e.requests.iter().filter(|r| r.verdict == Verdict::NotNeeded);
+    let not = || e.requests.iter().filter(|r| r.need == Need::NotNeeded);
     let n = not().count();
     if n == 0 {
         return String::new();

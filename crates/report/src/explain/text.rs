@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::names::{WAIT, shares};
 use super::{Explanation, Link, Stage, meaning};
-use crate::necessity::{self, Verdict};
+use crate::necessity::{self, Need};
 use crate::waits::Group;
 
 /// Characters of a line of running text.
@@ -196,7 +196,7 @@ impl Explanation {
                 g.by,
                 g.count,
                 g.sectors,
-                g.verdict.name(),
+                g.need.name(),
                 g.rule
             ));
         }
@@ -254,7 +254,7 @@ impl Explanation {
             "drive_ns": self.of_drive().0, "drive_parts": self.of_drive().1.iter()
                 .map(|(part, ns)| json!({ "part": part, "ns": ns })).collect::<Vec<_>>(),
             "not_needed": self.requests.iter()
-                .filter(|r| r.verdict == Verdict::NotNeeded).count(),
+                .filter(|r| r.need == Need::NotNeeded).count(),
         })
     }
 }
