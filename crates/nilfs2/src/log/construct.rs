@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 
 use wp_base::{FsError, FsResult};
 
-use crate::disk::summary::{Cursor, FILE_BYTES, data_sum, flag, set_data_sum};
+use crate::disk::summary::{data_sum, flag, set_data_sum};
 use crate::disk::{
-    FileInfo, Geometry, Inode, Summary, SummaryHead, SuperRoot, index, ino, lo32, view_mut, wide,
+    FileInfo, Inode, Summary, SummaryHead, SuperRoot, index, ino, lo32, view_mut, wide,
 };
 
 use super::block::Block;
 use super::dat::Via;
+use super::draft::{Chosen, Draft};
 use super::file::File;
 use super::{Place, Store};
 
@@ -56,99 +57,6 @@ impl Log {
 
 /// Most segments that a construction takes at once. `SC_MAX_SEGDELTA`.
 const SEGMENTS_AT_ONCE: u64 = 64;
-
-/// A block that was chosen: of data (level 0) or of the map.
-#[derive(Clone, Copy)]
-pub(super) struct Chosen {
-    pub level: usize,
-    pub key: u64,
-}
-
-/// A file in a log that is being made.
-pub(super) struct Part {
-    ino: u64,
-    /// Which of the versions that a cleaning moves, if it is one.
-    moved: Option<usize>,
-    pub data: Vec<Chosen>,
-    pub nodes: Vec<Chosen>,
-}
-
-/// A log that is being made.
-pub(super) struct Draft {
-    segment: u64,
-    /// First block of the segment.
-    segment_start: u64,
-    start: u64,
-    /// Blocks that there are from its start to the end of the segment.
-    room: u64,
-    seq: u64,
-    next_segment: u64,
-    pub flags: u16,
-    parts: Vec<Part>,
-    cursor: Cursor,
-    summary_blocks: u64,
-    blocks: u64,
-    has_root: bool,
-}
-
-impl Draft {
-    fn new(g: &Geometry, segment: u64, offset: u64, seq: u64, next_segment: u64) -> Draft {
-        let (segment_start, end) = g.segment(segment);
-        let start = segment_start + offset;
-        Draft {
-            segment,
-            segment_start,
-            start,
-            room: end.saturating_sub(start),
-            seq,
-            next_segment,
-            flags: 0,
-            parts: Vec::new(),
-            cursor: Cursor::new(SummaryHead::BYTES, g.block_bytes()),
-            summary_blocks: 1,
-            blocks: 1,
-            has_root: false,
-        }
-    }
-
-    fn reset(&mut self, g: &Geometry) {
-        *self = Draft::new(
-            g,
-            self.segment,
-            self.start - self.segment_start,
-            self.seq,
-            self.next_segment,
-        );
-    }
-
-    /// Adds a block of a file, if there is room. `nilfs_segctor_add_file_block`.
-    fn add(&mut self, g: &Geometry, of: (u64, Option<usize>), is_begun: bool, c: Chosen) -> bool {
-        let (number, moved) = of;
-        let mut cursor = self.cursor;
-        if !is_begun {
-            cursor.place(FILE_BYTES);
-        }
-        let is_data = c.level == 0;
-        let bytes_of = if is_data { FileInfo::data_bytes } else { FileInfo::node_bytes };
-        cursor.place(bytes_of(number));
-        let summary_blocks = wide(cursor.bytes().div_ceil(g.block_bytes()));
-        let more = summary_blocks.saturating_sub(self.summary_blocks);
-        if self.blocks + more + 1 > self.room {
-            return false;
-        }
-        self.cursor = cursor;
-        self.summary_blocks += more;
-        self.blocks += more + 1;
-        if !is_begun {
-            self.parts.push(Part { ino: number, moved, data: Vec::new(), nodes: Vec::new() });
-        }
-        if let Some(part) = self.parts.last_mut() {
-            let list = if is_data { &mut part.data } else { &mut part.nodes };
-            list.push(c);
-        }
-        true
-    }
-}
 
 /// How far a construction has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

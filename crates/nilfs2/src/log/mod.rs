@@ -17,6 +17,7 @@
 mod block;
 mod construct;
 mod dat;
+mod draft;
 mod file;
 mod inodes;
 mod memory;

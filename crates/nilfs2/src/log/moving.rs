@@ -19,8 +19,9 @@ use crate::disk::summary::flag;
 use crate::disk::{BlockInfo, DatEntry, FileInfo, index, view_mut, wide};
 
 use super::block::Block;
-use super::construct::{Chosen, Full, Part, Run};
+use super::construct::{Full, Run};
 use super::dat::{Dat, Via};
+use super::draft::{Chosen, Part};
 use super::{Disk, Kind, Log, Store, palloc};
 
 /// A block that is written again under its number.
