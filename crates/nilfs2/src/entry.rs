@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Span};
-use wp_cache::Fut;
+use wp_cache::{Fut, WbPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, FileInfo, FileSystem, FsEntry, Inspection, ListedCheckpoint,
@@ -63,6 +63,18 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.nilfs2 -L)" },
     OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks per second" },
+    OptionSpec {
+        key: "dirty_background_bytes",
+        when: When::Mount,
+        default: "",
+        help: "vm.dirty_background_bytes: dirty data at which the flusher starts [default: 10 % of 6 GB]",
+    },
+    OptionSpec {
+        key: "dirty_bytes",
+        when: When::Mount,
+        default: "",
+        help: "vm.dirty_bytes: dirty data at which writers wait [default: 20 % of 6 GB]",
+    },
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec {
         key: "order",
@@ -320,11 +332,30 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             cleaner: cleaner(o)?,
             epoch_secs: env.epoch_secs,
             tick: Span(1_000_000_000 / hz),
+            writeback: writeback(o, hz)?,
         };
         let fs = Nilfs::mount(&env.rt, env.part.clone(), options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)
     })
+}
+
+/// The flusher, with limits of dirty data as `vm.dirty_background_bytes` and `vm.dirty_bytes` give
+/// them.
+fn writeback(o: &Options, hz: u64) -> FsResult<WbPolicy> {
+    let block = u64::from(wp_medium::PAGE_BYTES as u32);
+    let mut policy = WbPolicy { hz, wheel_timers: true, ..WbPolicy::default() };
+    let limit = |key, what, default| match o.get(key, OPTIONS) {
+        Some(_) => number(o, key, what).map(|bytes| u64::from(bytes) / block),
+        None => Ok(default),
+    };
+    let (background, most) = (policy.background_blocks, policy.dirty_blocks);
+    policy.dirty_blocks = limit("dirty_bytes", "dirty_bytes: bytes", most)?;
+    let what = "dirty_background_bytes: bytes";
+    // `domain_dirty_limits()`: the background limit stays below half of the other.
+    policy.background_blocks =
+        limit("dirty_background_bytes", what, background)?.min(policy.dirty_blocks / 2);
+    Ok(policy)
 }
 
 /// A super block that is right, or the magic with its revision: one of two damaged ones is named by

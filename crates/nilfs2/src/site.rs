@@ -12,7 +12,7 @@ wp_base::sites! {
     "crates/nilfs2/src/fs/mod.rs" {
         SYNC_FLUSH, Flush, "nilfs2/sync/flush": "sync flushes the device's cache";
     }
-    "crates/nilfs2/src/fs/ops.rs" {
+    "crates/nilfs2/src/fs/sync.rs" {
         FSYNC_LOG, Write, "nilfs2/fsync/log": "fsync writes the changed blocks as a log";
         SYNC_LOG, Write, "nilfs2/sync/log": "sync and syncfs write all changed blocks as a log";
     }

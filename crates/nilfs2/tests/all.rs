@@ -7,6 +7,7 @@ mod faulty;
 mod images;
 mod mkfs_vs_program;
 mod model;
+mod page_cache;
 mod planted;
 mod programs;
 mod reference;

@@ -5,6 +5,7 @@
 //! `WRITER_ROUNDS` sets the number of programs of each kind.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use wp_base::{FsError, Rng, Sector};
 use wp_medium::{Medium, MediumView, Overlay, View};
@@ -12,7 +13,7 @@ use wp_nilfs2::check::{CheckOptions, check};
 use wp_nilfs2::disk::inode::mode;
 use wp_nilfs2::disk::{Inode, SuperBlock, dir, ino};
 use wp_nilfs2::image::{Image, RecoverOptions, recover};
-use wp_nilfs2::log::{Disk, Kind, Origin, Place, Store};
+use wp_nilfs2::log::{DirtyBlocks, Disk, Kind, Origin, Place, Store};
 use wp_nilfs2::mkfs::{MkfsOptions, mkfs};
 use wp_vfs::FileType;
 use zerocopy::IntoBytes;
@@ -42,7 +43,26 @@ fn fresh(o: &MkfsOptions) -> MediumView {
     MediumView { medium, ..view }
 }
 
-fn open<'a>(overlay: &'a Overlay<'_>) -> Store<'a> {
+/// What a file system has in memory.
+struct Memory<'a> {
+    store: Store<'a>,
+    data: Rc<DirtyBlocks>,
+}
+
+impl Memory<'_> {
+    fn write(&mut self, ino: u64, key: u64, what: Vec<u8>) -> Result<(), FsError> {
+        self.store.dirty_block(ino, key)?;
+        self.data.put(ino, key, what);
+        Ok(())
+    }
+
+    fn truncate(&mut self, ino: u64, key: u64) -> Result<(), FsError> {
+        self.data.cut(ino, key);
+        self.store.truncate(ino, key)
+    }
+}
+
+fn open<'a>(overlay: &'a Overlay<'_>) -> Memory<'a> {
     let image = Image::open(overlay).expect("an image");
     let (g, root) = (image.geometry().clone(), image.tip().root);
     let origin = Origin {
@@ -63,12 +83,14 @@ fn open<'a>(overlay: &'a Overlay<'_>) -> Store<'a> {
         overlay.read_at(block << bits, &mut bytes)?;
         Ok(bytes)
     });
-    Store::open(disk, &origin).expect("metadata files")
+    let data = Rc::new(DirtyBlocks::default());
+    let store = Store::open(disk, &origin, data.clone()).expect("metadata files");
+    Memory { store, data }
 }
 
 struct World<'a> {
     overlay: &'a Overlay<'a>,
-    store: Store<'a>,
+    memory: Memory<'a>,
     bits: u32,
     files: BTreeMap<u64, Model>,
     now: u64,
@@ -77,7 +99,7 @@ struct World<'a> {
 impl World<'_> {
     fn write_logs(&mut self, kind: Kind) -> Result<usize, FsError> {
         self.now += 1;
-        let logs = self.store.construct(kind, self.now)?;
+        let logs = self.memory.store.construct(kind, self.now)?;
         for log in &logs {
             let at = log.start << self.bits;
             self.overlay.write_at(at, &log.bytes()).expect("within the image");
@@ -101,7 +123,7 @@ impl World<'_> {
             at += reach;
         }
         dir::put(&mut block, at, size - at, ino::USER, FileType::File.entry(), b".nilfs");
-        self.store.write_block(ino::ROOT, 0, block)?;
+        self.memory.write(ino::ROOT, 0, block)?;
         self.write_logs(Kind::Checkpoint)
     }
 
@@ -138,51 +160,52 @@ impl World<'_> {
         if !self.files.contains_key(&name) {
             let mut inode = Inode::zeroed();
             (inode.mode, inode.links_count) = ((mode::FILE | 0o644).into(), 1.into());
-            let number = self.store.make_file(inode)?;
+            let number = self.memory.store.make_file(inode)?;
             self.files.insert(name, Model { ino: number, ..Model::default() });
         }
         let file = self.files.get_mut(&name).expect("just made");
         let last = file.blocks.keys().next_back().map_or(0, |k| k + 1);
-        let mut write = |store: &mut Store<'_>, key: u64, fill: u8| {
+        let mut write = |memory: &mut Memory<'_>, key: u64, fill: u8| {
             file.blocks.insert(key, fill);
-            store.write_block(file.ino, key, vec![fill; size])
+            memory.write(file.ino, key, vec![fill; size])
         };
         let fill = rng.next_u64() as u8 | 1;
         match rng.below(12) {
             0..=3 => {
                 for key in last..last + 1 + rng.below(90) {
-                    write(&mut self.store, key, fill)?;
+                    write(&mut self.memory, key, fill)?;
                 }
             }
             4 | 5 => {
                 let from = rng.below(last + 9);
                 for key in from..from + 1 + rng.below(7) {
-                    write(&mut self.store, key, fill)?;
+                    write(&mut self.memory, key, fill)?;
                 }
             }
             6 => {
                 for _ in 0..1 + rng.below(30) {
-                    write(&mut self.store, rng.below(30_000), fill)?;
+                    write(&mut self.memory, rng.below(30_000), fill)?;
                 }
             }
             7 | 8 => {
                 let key = rng.below(last + 1);
-                self.store.truncate(file.ino, key)?;
+                self.memory.truncate(file.ino, key)?;
                 file.blocks.retain(|k, _| *k < key);
             }
             9 => {
-                self.store.truncate(file.ino, 0)?;
+                self.memory.truncate(file.ino, 0)?;
                 file.blocks.clear();
             }
             10 => {
-                self.store.drop_file(file.ino)?;
+                self.memory.data.cut(file.ino, 0);
+                self.memory.store.drop_file(file.ino)?;
                 self.files.remove(&name);
                 return Ok(());
             }
-            _ => self.store.change_inode(file.ino, |i| i.mtime = self.now.into())?,
+            _ => self.memory.store.change_inode(file.ino, |i| i.mtime = self.now.into())?,
         }
         let end = file.blocks.keys().next_back().map_or(0, |k| k + 1);
-        self.store.change_inode(file.ino, |i| i.size = (end << self.bits).into())
+        self.memory.store.change_inode(file.ino, |i| i.size = (end << self.bits).into())
     }
 
     /// Overwrites blocks of a file that the last checkpoint has, and syncs their data alone.
@@ -196,7 +219,7 @@ impl World<'_> {
         let (number, fill) = (file.ino, rng.next_u64() as u8 | 1);
         for key in keys.iter().filter(|_| rng.below(4) == 0) {
             file.blocks.insert(*key, fill);
-            self.store.write_block(number, *key, vec![fill; 1 << self.bits])?;
+            self.memory.write(number, *key, vec![fill; 1 << self.bits])?;
         }
         self.write_logs(Kind::DataSync { ino: number, from: 0, to: u64::MAX }).map(|_| ())
     }
@@ -208,7 +231,7 @@ fn run(o: &MkfsOptions, seed: u64) -> (usize, usize) {
     let case = format!("{} bytes a block, seed {seed}", o.block_bytes);
     let mut world = World {
         overlay: &overlay,
-        store: open(&overlay),
+        memory: open(&overlay),
         bits: o.block_bytes.trailing_zeros(),
         files: BTreeMap::new(),
         now: o.now,
@@ -237,8 +260,8 @@ fn run(o: &MkfsOptions, seed: u64) -> (usize, usize) {
             world.compare(&format!("{case}, step {step}, recovered"), &after, &world.files);
         }
         // Now and then all of it is read anew.
-        if rng.below(4) == 0 && !world.store.is_dirty() {
-            world.store = open(&overlay);
+        if rng.below(4) == 0 && !world.memory.store.is_dirty() {
+            world.memory = open(&overlay);
         }
     }
     (logs, salvaged)

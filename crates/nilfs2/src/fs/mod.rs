@@ -1,18 +1,19 @@
-//! The mounted file system: calls change a [`Store`] in memory, a thread writes it as logs.
+//! The mounted file system: calls change the page cache and a [`Store`], a thread writes both as
+//! logs.
 //!
-//! Picture:    call -> [`Store`] (blocks of files and metadata) -> `segctor` (the thread
-//!             `segctord`, five seconds after the first change, or when somebody syncs) -> logs ->
-//!             now and then a super block.
+//! Picture:    call -> `pages` (blocks of files), [`Store`] (maps and metadata) -> `segctor` (the
+//!             thread `segctord`, five seconds after the first change, or when somebody syncs) ->
+//!             logs -> now and then a super block.
 //! Invariants: 1. who changes something holds `sem`, and so does who makes and writes a log: no log
 //!                has half of a change. A call is one change; a write one for each page.
 //!             2. a super block names a log only when that is durable.
 //!             3. when a log cannot be written, all who wait are told, and nothing is written any
 //!                more; but a device without a free segment leaves everything as it was.
-//! Left out:   the page cache's limits (what was read or written stays in memory);
-//!             metadata that a call needs are read at its end; the logs without a checkpoint that
-//!             Linux writes under memory pressure; a log that failed, which Linux tries again.
-//!             Writes with `O_DIRECT` go through memory, as in Linux, and say so
-//!             ([`wp_vfs::FileSystem::notes`]).
+//! Left out:   limits of metadata in memory (what was read or changed stays there, and is not
+//!             counted as dirty pages); metadata that a call needs are read at its end; the logs
+//!             without a checkpoint that Linux writes under memory pressure; a log that failed,
+//!             which Linux tries again. Writes with `O_DIRECT` go through memory, as in Linux, and
+//!             say so ([`wp_vfs::FileSystem::notes`]).
 //! Source:     Linux fs/nilfs2: segment.c, super.c, inode.c, namei.c, dir.c.
 
 mod checkpoints;
@@ -22,8 +23,11 @@ pub(crate) mod file_flags;
 mod namei;
 mod names;
 mod ops;
+mod pages;
+mod read;
 mod segctor;
 mod supers;
+mod sync;
 mod victims;
 
 use std::cell::{Cell, RefCell};
@@ -33,6 +37,7 @@ use std::rc::Rc;
 use wp_base::event::Flags;
 use wp_base::{FsError, FsResult, Sector, Span};
 use wp_block::{Bio, Partition};
+use wp_cache::{WbPolicy, Writeback};
 use wp_medium::{MediumView, Overlay, View};
 use wp_rt::{Lock, LockGuard, OwnedLockGuard, Rt};
 
@@ -46,6 +51,7 @@ use cleaner::Cleaner;
 pub use cleaner::{CleanerOptions, Share};
 use names::Names;
 pub use ops::Mounted;
+use pages::Pages;
 use segctor::Segctor;
 use supers::Supers;
 
@@ -76,6 +82,8 @@ pub struct MountOptions {
     pub tick: Span,
     /// How the cleaner works; `None`: there is none.
     pub cleaner: Option<CleanerOptions>,
+    /// How the flusher behaves.
+    pub writeback: WbPolicy,
 }
 
 /// A mounted NILFS2.
@@ -85,6 +93,7 @@ pub struct Nilfs {
     opts: MountOptions,
     g: Geometry,
     store: RefCell<Store<'static>>,
+    pages: Rc<Pages>,
     /// Where the names of directories stand whose blocks are all in memory.
     names: RefCell<BTreeMap<u64, Names>>,
     /// Blocks of metadata that were not in memory when a call needed them.
@@ -96,8 +105,6 @@ pub struct Nilfs {
     supers: RefCell<Supers>,
     /// Held by who writes a super block (`ns_sem`).
     super_sem: Lock<()>,
-    /// Those of inodes that somebody holds or waits for ([`Nilfs::lock_inode`]).
-    inode_locks: RefCell<BTreeMap<u64, Rc<Lock<()>>>>,
     /// Open descriptors of files.
     opens: RefCell<BTreeMap<u64, u32>>,
     /// Files whose inode an fdatasync needs too (`NILFS_I_INODE_SYNC`). A checkpoint takes those
@@ -145,19 +152,9 @@ impl Nilfs {
         if g.block_bits > 12 {
             return Err(FsError::Unsupported("blocks of more than 4096 bytes".into()));
         }
-        let root = image.tip().root;
-        let origin = Origin {
-            root: image.super_root().clone(),
-            at: 0,
-            checkpoint: *image.checkpoint(),
-            cno: image.tip().cno.wrapping_add(1),
-            place: Place {
-                segment: root.segment,
-                offset: root.start + root.blocks - g.segment(root.segment).0,
-                next_segment: root.next_segment,
-                seq: root.seq,
-            },
-        };
+        let origin = origin_of(&image);
+        let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
+        let pages = Pages::new(rt, wb, 1 << g.block_bits);
         let missed = Rc::new(RefCell::new(Vec::new()));
         let disk = Disk::new(g.clone(), {
             let (part, bits, missed) = (part.clone(), g.block_bits, missed.clone());
@@ -168,17 +165,21 @@ impl Nilfs {
                 Ok(bytes)
             }
         });
+        let disk = disk.on_dirty({
+            let pages = pages.clone();
+            move |number| pages.table_dirtied(number)
+        });
         let supers = Supers::new(image.tip(), part.sectors() * wp_base::SECTOR_BYTES);
         let fs = Rc::new(Nilfs {
             rt: rt.clone(),
-            store: RefCell::new(Store::open(disk, &origin)?),
+            store: RefCell::new(Store::open(disk, &origin, pages.clone())?),
+            pages,
             names: RefCell::default(),
             missed,
             sem: Lock::new(rt, "nilfs2 logs", ()),
             segctor: Segctor::new(rt, image.super_block()),
             cleaner: Cleaner::new(rt),
             supers: RefCell::new(supers),
-            inode_locks: RefCell::default(),
             super_sem: Lock::new(rt, "nilfs2 super blocks", ()),
             opens: RefCell::default(),
             inode_sync: RefCell::default(),
@@ -194,6 +195,7 @@ impl Nilfs {
             opts,
             g,
         });
+        fs.pages.belongs_to(Rc::downgrade(&fs));
         fs.store.borrow_mut().read_at_mount()?;
         fs.missed.take();
         fs.note_mount().await?;
@@ -213,13 +215,7 @@ impl Nilfs {
 
     /// Who writes a file or changes its length holds this, before `sem` (`i_rwsem`).
     async fn lock_inode(&self, number: u64) -> OwnedLockGuard<()> {
-        let lock = {
-            let mut locks = self.inode_locks.borrow_mut();
-            locks.retain(|n, lock| *n == number || Rc::strong_count(lock) > 1);
-            let made = || Rc::new(Lock::new(&self.rt, "nilfs2 inode", ()));
-            locks.entry(number).or_insert_with(made).clone()
-        };
-        lock.lock_owned().await
+        self.pages.inode(number).lock.clone().lock_owned().await
     }
 
     /// A change, or a log, begins: nobody else changes or writes until the guard goes.
@@ -239,6 +235,7 @@ impl Nilfs {
     /// Changes an inode; with `sync`, an fdatasync needs it.
     fn change(&self, number: u64, sync: bool, f: impl FnOnce(&mut Inode)) -> FsResult<()> {
         self.store.borrow_mut().change_inode(number, f)?;
+        self.pages.inode(number).map.mark_inode_dirty();
         if sync {
             self.inode_sync.borrow_mut().insert(number);
         }
@@ -325,6 +322,23 @@ impl Nilfs {
         } else if self.opts.await_flush && self.written.get() == began {
             self.is_flushed.set(true);
         }
+    }
+}
+
+/// Where a mount goes on.
+fn origin_of(image: &Image<'_>) -> Origin {
+    let (g, root) = (image.geometry(), image.tip().root);
+    Origin {
+        root: image.super_root().clone(),
+        at: 0,
+        checkpoint: *image.checkpoint(),
+        cno: image.tip().cno.wrapping_add(1),
+        place: Place {
+            segment: root.segment,
+            offset: root.start + root.blocks - g.segment(root.segment).0,
+            next_segment: root.next_segment,
+            seq: root.seq,
+        },
     }
 }
 

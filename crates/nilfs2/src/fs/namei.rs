@@ -47,6 +47,7 @@ impl Nilfs {
             return Ok(());
         }
         self.store.borrow_mut().drop_file(number)?;
+        self.pages.forget(number);
         self.forget_names(number);
         self.inode_sync.borrow_mut().remove(&number);
         self.changed();
@@ -96,7 +97,7 @@ impl Nilfs {
         } else if spec.kind == FileType::Symlink {
             let mut block = spec.target.clone();
             block.resize(self.g.block_bytes(), 0);
-            self.store.borrow_mut().write_block(number, 0, block)?;
+            self.put_block(number, 0, &block)?;
             let size = spec.target.len() as u64;
             self.change(number, true, |i| i.size = size.into())?;
         }

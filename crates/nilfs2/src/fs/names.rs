@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use wp_base::event::Flags;
 use wp_base::{FsError, FsResult};
+use wp_cache::BufFlag;
 use wp_vfs::FileType;
 
 use super::Nilfs;
@@ -72,12 +74,17 @@ impl Nilfs {
         if self.names.borrow().get(&dir).is_some_and(|names| names.rooms.len() as u64 == blocks) {
             return Ok(());
         }
+        let file = self.pages.inode(dir);
         for block in 0..blocks {
-            if self.store.borrow_mut().is_hole(dir, block)? {
+            if self.is_hole(&file, block)? {
                 return Err(hole(block));
             }
         }
-        if blocks == 0 { Ok(()) } else { self.fetch(dir, 0, blocks - 1).await }
+        self.start_reads(&file, (0, blocks), Flags::NONE)?;
+        for block in 0..blocks {
+            self.block(&file, block).await?;
+        }
+        Ok(())
     }
 
     /// Shows a block of a directory that is in memory.
@@ -87,8 +94,8 @@ impl Nilfs {
         block: u64,
         f: impl FnOnce(&[u8]) -> FsResult<R>,
     ) -> FsResult<R> {
-        let mut store = self.store.borrow_mut();
-        f(store.read_block(dir, block)?.ok_or_else(|| hole(block))?)
+        let held = self.pages.inode(dir).map.peek(block).filter(|b| b.flag(BufFlag::Uptodate));
+        held.ok_or_else(|| hole(block))?.with(f)
     }
 
     /// All names, `.` and `..` too; the directory is in memory.
@@ -153,10 +160,13 @@ impl Nilfs {
         change: impl FnOnce(&mut [u8]) -> FsResult<()>,
     ) -> FsResult<()> {
         self.know_names(dir)?;
-        let mut store = self.store.borrow_mut();
-        let bytes = store.change_block(dir, block)?;
-        change(bytes)?;
-        let room = largest(bytes)?;
+        let file = self.pages.inode(dir);
+        let b = file.map.get(block);
+        self.dirty_block(&file, &b)?;
+        let room = b.with_mut(|bytes| {
+            change(bytes)?;
+            largest(bytes)
+        })?;
         let mut names = self.names.borrow_mut();
         let rooms = &mut names.entry(dir).or_default().rooms;
         let at = usize::try_from(block).unwrap_or(usize::MAX);
@@ -255,7 +265,7 @@ impl Nilfs {
         let mut bytes = vec![0; size];
         dir::put(&mut bytes, 0, 16, dir, FileType::Dir.entry(), b".");
         dir::put(&mut bytes, 16, size - 16, parent, FileType::Dir.entry(), b"..");
-        self.store.borrow_mut().write_block(dir, 0, bytes)?;
+        self.put_block(dir, 0, &bytes)?;
         self.touched(dir, Some(size as u64))
     }
 

@@ -14,7 +14,6 @@ use wp_vfs::{
 use super::Nilfs;
 use super::file_flags::flags_of;
 use crate::disk;
-use crate::site;
 
 /// A mounted NILFS2, as [`wp_vfs::FileSystem`].
 pub struct Mounted(pub Rc<Nilfs>);
@@ -33,7 +32,7 @@ impl Mounted {
         }
     }
 
-    fn file(&self, ino: Ino) -> FsResult<disk::Inode> {
+    pub(super) fn file(&self, ino: Ino) -> FsResult<disk::Inode> {
         let inode = self.0.inode(ino.0)?;
         if inode.is_dir() { Err(FsError::IsDir) } else { Ok(inode) }
     }
@@ -71,82 +70,11 @@ impl Mounted {
         self.0.write_bytes(ino.0, at, data).await.map(|written| (at, written))
     }
 
-    /// Sends what lies dirty below a direct write, or below any place of its file.
-    ///
-    /// Waits: for a log, if any page of the file is dirty: which one, `nilfs_writepages` does not
-    /// ask before it makes a log of the range, or of everything. `kiocb_invalidate_pages`.
-    async fn invalidate(&self, ino: Ino, offset: Option<u64>, data: &[Slice]) -> FsResult<()> {
-        let fs = &self.0;
-        let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
-        if len == 0 || !fs.store.borrow_mut().has_dirty_data(ino.0)? {
-            return Ok(());
-        }
-        let at = match offset {
-            Some(at) => at,
-            None => self.file(ino)?.size.get(),
-        };
-        let bits = fs.g.block_bits;
-        fs.write_data(ino.0, at >> bits, at.saturating_add(len - 1) >> bits).await
-    }
-
-    /// Sends what lies dirty file by file, in the order in which they became dirty, as if each were
-    /// to be fdatasynced: one whose inode changed takes all others with it, and so does one of
-    /// metadata, which only a checkpoint writes (`nilfs_mdt_write_folio`). `sync_inodes_sb`.
-    ///
-    /// Nobody is told of a failure here; the checkpoint that follows tells.
-    async fn sync_inodes(&self) -> FsResult<()> {
-        let fs = &self.0;
-        // Nobody waits the first time (`writeback_inodes_sb`): nothing is written, and what was
-        // written by others goes off the list.
-        let listed = fs.store.borrow().listed();
-        listed.into_iter().for_each(|number| fs.store.borrow_mut().looked_at(number));
-        let listed = fs.store.borrow().listed();
-        for number in listed {
-            let is_metadata_dirty = fs.store.borrow().is_metadata_dirty(number);
-            let is_dirty = match is_metadata_dirty {
-                Some(dirty) => dirty,
-                None => fs.store.borrow_mut().has_dirty_data(number)?,
-            };
-            if is_dirty && site::SYNC_LOG.on() {
-                let _ = match is_metadata_dirty {
-                    Some(_) => fs.write_all().await,
-                    None => fs.write_data(number, 0, u64::MAX >> fs.g.block_bits).await,
-                };
-            }
-            fs.store.borrow_mut().looked_at(number);
-        }
-        Ok(())
-    }
-
-    /// `nilfs_sync_fs` that does not wait.
-    async fn flush_super(&self) -> FsResult<()> {
-        self.0.update_stale_super().await?;
-        self.0.flush_device().await
-    }
-
-    /// `nilfs_sync_fs` that waits.
-    async fn sync_rest(&self) -> FsResult<()> {
-        if site::SYNC_LOG.on() {
-            self.0.write_all().await?;
-        }
-        self.flush_super().await
-    }
-
-    /// Sends what a sync of blocks asks for, and flushes the device. `nilfs_sync_file`.
-    async fn sync(&self, ino: u64, kind: SyncKind, (from, to): (u64, u64)) -> FsResult<()> {
-        let fs = &self.0;
-        fs.check_writable()?;
-        let bits = fs.g.block_bits;
-        // A file none of whose blocks changed is clean for Linux, whatever its inode says.
-        let has_blocks = fs.store.borrow().is_file_dirty(ino) || fs.in_log.borrow().contains(&ino);
-        let has_inode = fs.opts.sync_inodes && fs.inode_sync.borrow().contains(&ino);
-        if (has_blocks || has_inode) && site::FSYNC_LOG.on() {
-            match kind {
-                SyncKind::DataOnly => fs.write_data(ino, from >> bits, to >> bits).await?,
-                SyncKind::Full => fs.write_all().await?,
-            }
-        }
-        fs.flush_device().await
+    /// Forgets clean blocks of those files that `which` names. Those of directories stay, as what
+    /// is known of their names does.
+    fn drop_clean(&self, which: impl Fn(u64) -> bool) {
+        let is_dir = |number| self.0.inode(number).is_ok_and(|i| i.is_dir());
+        self.0.pages.drop_clean(|number| which(number) && !is_dir(number));
     }
 }
 
@@ -279,7 +207,7 @@ impl FileSystem for Mounted {
                 let (found, expected) = (inode.size.get(), format!("1 to {most}"));
                 return Err(FsError::corrupt("nilfs2 symlink", "i_size", 0, found, expected));
             }
-            let all = self.0.read_bytes(ino.0, 0, most).await?;
+            let all = self.0.read_bytes(ino.0, 0, most, &Readahead::default()).await?;
             Ok(Slice::concat(&all))
         })
     }
@@ -374,11 +302,11 @@ impl FileSystem for Mounted {
         ino: Ino,
         offset: u64,
         len: u64,
-        _ahead: &'a Readahead,
+        ahead: &'a Readahead,
     ) -> Fut<'a, Vec<Slice>> {
         Box::pin(async move {
             self.file(ino)?;
-            let read = self.0.read_bytes(ino.0, offset, len).await;
+            let read = self.0.read_bytes(ino.0, offset, len, ahead).await;
             self.0.settled(read).await
         })
     }
@@ -423,7 +351,7 @@ impl FileSystem for Mounted {
                 fs.write_data(ino.0, from, to).await?;
                 // No log is on its way whose blocks would have to be read again.
                 let _sem = fs.sem.lock().await;
-                fs.store.borrow_mut().forget_blocks(ino.0, from, to)?;
+                fs.pages.inode(ino.0).map.invalidate(from, to + 1);
             }
             if let Some(kind) = sync
                 && written > 0
@@ -454,33 +382,31 @@ impl FileSystem for Mounted {
         ino: Ino,
         offset: u64,
         data: &'a [Slice],
-        _ahead: &'a Readahead,
+        ahead: &'a Readahead,
     ) -> Fut<'a, ()> {
         Box::pin(async move {
             // A fault takes no lock of the inode's: a store beside a `write` is one of both orders.
             let _inode = self.0.lock_inode(ino.0).await;
             self.file(ino)?;
-            self.0.store_mapped(ino.0, offset, data).await
+            self.0.store_mapped(ino.0, offset, data, ahead).await
         })
     }
 
-    /// A log of the range, if anything of the file is dirty (`nilfs_writepages`).
     fn write_range<'a>(
         &'a self,
         ino: Ino,
-        (from, to): (u64, u64),
-        _told: &'a ErrSeqCursor,
+        range: (u64, u64),
+        told: &'a ErrSeqCursor,
     ) -> Fut<'a, ()> {
-        Box::pin(async move {
-            let fs = &self.0;
-            // A directory's pages are written as a file's are.
-            fs.inode(ino.0)?;
-            if to <= from || !fs.store.borrow_mut().has_dirty_data(ino.0)? {
-                return Ok(());
-            }
-            let bits = fs.g.block_bits;
-            fs.write_data(ino.0, from >> bits, (to - 1) >> bits).await
-        })
+        Box::pin(self.write_and_wait(ino, range, told))
+    }
+
+    fn told(&self, ino: Ino) -> ErrSeqCursor {
+        let pages = &self.0.pages;
+        let told = ErrSeqCursor::default();
+        told.data.set(pages.inode(ino.0).map.errors().sample(true));
+        told.fs.set(pages.wb.errors().sample(true));
+        told
     }
 
     fn sync_file<'a>(&'a self, ino: Ino, kind: SyncKind, _told: &'a ErrSeqCursor) -> Fut<'a, ()> {
@@ -515,19 +441,34 @@ impl FileSystem for Mounted {
     /// `ksys_sync`: `nilfs_sync_fs` twice, behind what is dirty.
     fn sync_all<'a>(&'a self) -> Fut<'a, ()> {
         Box::pin(async move {
-            self.sync_inodes().await?;
+            self.sync_inodes().await;
             self.flush_super().await?;
             self.sync_rest().await
         })
     }
 
     /// `sync_filesystem`: `nilfs_sync_fs` before what is dirty, too.
-    fn sync_fs<'a>(&'a self, _told: &'a ErrSeqCursor) -> Fut<'a, ()> {
+    fn sync_fs<'a>(&'a self, told: &'a ErrSeqCursor) -> Fut<'a, ()> {
         Box::pin(async move {
-            self.flush_super().await?;
-            self.sync_inodes().await?;
-            self.sync_rest().await
+            let done = async {
+                self.flush_super().await?;
+                self.sync_inodes().await;
+                self.sync_rest().await
+            };
+            let done = done.await;
+            let has_failed = self.0.pages.wb.errors().check_and_advance(&told.fs);
+            done.and(if has_failed { Err(FsError::Io) } else { Ok(()) })
         })
+    }
+
+    /// Nothing is written by that (`nilfs_writepages`).
+    fn drop_file_cache<'a>(&'a self, ino: Ino) -> Call<'a, bool> {
+        self.drop_clean(|number| number == ino.0);
+        Call::now(Ok(true))
+    }
+
+    fn drop_caches(&self) {
+        self.drop_clean(|_| true);
     }
 
     fn checkpoint<'a>(&'a self, what: Checkpointing) -> Fut<'a, u64> {
@@ -563,6 +504,7 @@ impl FileSystem for Mounted {
             fs.is_mounted.set(false);
             let finished = fs.finish().await;
             fs.segctor.stop();
+            fs.pages.wb.stop();
             if !fs.has_failed.get() {
                 fs.note_unmount().await?;
                 fs.flush_device().await?;

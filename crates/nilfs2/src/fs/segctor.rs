@@ -253,6 +253,7 @@ impl Nilfs {
             Ok(root)
         };
         let result = result.await;
+        self.pages.end_logs(result.is_ok());
         if !matches!(result, Ok(_) | Err(FsError::NoSpace)) {
             self.has_failed.set(true);
         }

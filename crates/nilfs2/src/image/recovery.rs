@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_medium::{Overlay, PAGE_BYTES, View};
@@ -18,7 +19,7 @@ use zerocopy::IntoBytes;
 use crate::disk::summary::flag;
 use crate::disk::super_block::state;
 use crate::disk::{Summary, SuperBlock};
-use crate::log::{Disk, Kind, Log, Origin, Place, Store};
+use crate::log::{DirtyBlocks, Disk, Kind, Log, Origin, Place, Store};
 
 use super::search::{Stray, read_block, read_log};
 use super::{Image, Orphans, Tip, search};
@@ -95,7 +96,8 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
     let mut zeroed = None;
     let mut logs = Vec::new();
     if !found.is_empty() {
-        let mut store = open_store(dev, &image)?;
+        let data = Rc::new(DirtyBlocks::default());
+        let mut store = open_store(dev, &image, data.clone())?;
         let mut all = Vec::with_capacity(found.len());
         for block in &found {
             all.push(read_block(dev, &tip.g, block.place, "nilfs2 log")?);
@@ -104,7 +106,8 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
             misplace(&found, &mut all);
         }
         for (block, bytes) in found.iter().zip(all) {
-            store.write_block(block.ino, block.key, bytes)?;
+            store.dirty_block(block.ino, block.key)?;
+            data.put(block.ino, block.key, bytes);
             out.blocks += 1;
             if !out.files.contains(&block.ino) {
                 out.files.push(block.ino);
@@ -161,8 +164,13 @@ fn misplace(found: &[Salvaged], all: &mut [Vec<u8>]) {
     }
 }
 
-/// The file system as its newest checkpoint has it, ready for a log behind that.
-fn open_store<'a>(dev: &'a Overlay<'_>, image: &Image<'_>) -> FsResult<Store<'a>> {
+/// The file system as its newest checkpoint has it, ready for a log behind that with what `data`
+/// has.
+fn open_store<'a>(
+    dev: &'a Overlay<'_>,
+    image: &Image<'_>,
+    data: Rc<DirtyBlocks>,
+) -> FsResult<Store<'a>> {
     let tip = image.tip();
     let g = tip.g.clone();
     let (start, _) = g.segment(tip.root.segment);
@@ -180,7 +188,7 @@ fn open_store<'a>(dev: &'a Overlay<'_>, image: &Image<'_>) -> FsResult<Store<'a>
     };
     let read_g = g.clone();
     let disk = Disk::new(g, move |block| read_block(dev, &read_g, block, "nilfs2 block"));
-    Store::open(disk, &origin)
+    Store::open(disk, &origin, data)
 }
 
 /// The blocks of data that whole groups of logs behind the checkpoint have, in their order.

@@ -14,6 +14,7 @@ use super::block::Block;
 use super::dat::Via;
 use super::draft::{Chosen, Draft};
 use super::file::File;
+use super::meta_file::MetaFile;
 use super::{Place, Store};
 
 /// What a construction is for.
@@ -105,39 +106,6 @@ pub(super) struct Open {
 pub(super) struct Full;
 
 impl Store<'_> {
-    pub(super) fn file_mut(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
-        let Store { disk, dat, cpfile, sufile, ifile, files, .. } = self;
-        if number == ino::DAT {
-            return Ok((&mut dat.file, Via { disk, dat: None }));
-        }
-        let file = match number {
-            ino::CPFILE => cpfile,
-            ino::SUFILE => sufile,
-            ino::IFILE => ifile,
-            other => files.get_mut(&other).ok_or(FsError::NotFound)?,
-        };
-        Ok((file, Via { disk, dat: Some(dat) }))
-    }
-
-    /// Is there anything to be written?
-    pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
-            || [&self.ifile, &self.cpfile, &self.sufile].into_iter().any(File::is_dirty)
-    }
-
-    /// Has this file of metadata a page that no log has yet (`PAGECACHE_TAG_DIRTY`)? `None`: it is
-    /// another file.
-    pub fn is_metadata_dirty(&self, number: u64) -> Option<bool> {
-        let file = match number {
-            ino::DAT => &self.dat.file,
-            ino::CPFILE => &self.cpfile,
-            ino::SUFILE => &self.sufile,
-            ino::IFILE => &self.ifile,
-            _ => return None,
-        };
-        Some(file.has_dirty_blocks())
-    }
-
     /// Makes the logs of a construction, each round a list; a round's logs are written before the
     /// next round's. `now`: seconds since 1970. What was written counts as clean then.
     ///
@@ -159,16 +127,14 @@ impl Store<'_> {
                 Stage::Moved(0)
             }
             Kind::DataSync { ino, from, to } => {
-                let file = self.files.get(&ino);
-                if file.and_then(|f| f.blocks.wanted(from..=to).next()).is_none() {
+                if !self.data.is_dirty(ino, from..=to) {
                     return Ok(Vec::new());
                 }
                 Stage::Sync(ino, from, to)
             }
             Kind::Files => {
                 self.touch_inodes()?;
-                let mut dirty = self.dirty.values().filter_map(|n| self.files.get(n));
-                if !dirty.any(File::is_dirty) {
+                if !self.dirty.values().any(|number| self.has_dirty_parts(*number)) {
                     return Ok(Vec::new());
                 }
                 Stage::Files(0)
@@ -251,8 +217,8 @@ impl Store<'_> {
     fn touch_inodes(&mut self) -> FsResult<()> {
         for number in self.dirty.values().copied().collect::<Vec<u64>>() {
             let (block, _) = self.disk.g.ifile.place(number);
-            let (ifile, mut via) = self.file_mut(ino::IFILE)?;
-            ifile.existing_mut(&mut via, block)?;
+            let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+            self.ifile.existing_mut(via, block)?;
         }
         Ok(())
     }
@@ -418,8 +384,7 @@ impl Store<'_> {
         keys: RangeInclusive<u64>,
     ) -> FsResult<Result<bool, Full>> {
         let mut is_begun = false;
-        let (file, _) = self.file_mut(number)?;
-        for key in file.blocks.wanted(keys).collect::<Vec<u64>>() {
+        for key in self.dirty_blocks(number, keys) {
             let (file, mut via) = self.file_mut(number)?;
             file.propagate(&mut via, 0, key)?;
             if !self.add(run, (number, None), &mut is_begun, Chosen { level: 0, key }) {
@@ -486,10 +451,10 @@ impl Store<'_> {
             let (block, at) = self.disk.g.ifile.place(number);
             let Some(file) = self.files.get_mut(&number) else { continue };
             let inode = file.sealed_inode();
-            let (ifile, mut via) = self.file_mut(ino::IFILE)?;
-            ifile.load_block(&mut via, block)?;
+            let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
+            self.ifile.load_block(via, block)?;
             // It is in the log that is being made already.
-            let held = ifile.blocks.get_mut(block).ok_or(FsError::Io)?;
+            let held = self.ifile.blocks.get_mut(block).ok_or(FsError::Io)?;
             *view_mut::<Inode>(held.bytes_mut(), at).ok_or(FsError::Io)? = inode;
         }
         Ok(())
@@ -505,7 +470,7 @@ impl Store<'_> {
         for number in self.dirty.values() {
             self.files.get_mut(number).map(&mut add);
         }
-        add(&mut self.ifile);
+        add(&mut self.ifile.file);
     }
 
     /// A log as bytes.
@@ -528,11 +493,10 @@ impl Store<'_> {
                 moving.pass(n, part, &mut payload)?;
                 continue;
             }
-            let (file, mut via) = self.file_mut(part.ino)?;
             for c in &part.data {
-                file.load_block(&mut via, c.key)?;
-                payload.push(file.blocks.close(c.key).ok_or(FsError::Io)?.clone());
+                payload.push(self.close_block(part.ino, c.key)?);
             }
+            let (file, _) = self.file_mut(part.ino)?;
             let nodes = infos.get(&n).map_or(&[][..], |f| &f.nodes);
             let places = (0..).map(|i| draft.start + draft.summary_blocks + i);
             let places = places.skip(payload.len());
@@ -545,9 +509,9 @@ impl Store<'_> {
         if draft.has_root {
             let root = SuperRoot {
                 nongc_ctime: self.nongc_ctime,
-                dat: self.dat.file.sealed_inode(),
-                cpfile: self.cpfile.sealed_inode(),
-                sufile: self.sufile.sealed_inode(),
+                dat: self.dat.table.file.sealed_inode(),
+                cpfile: self.cpfile.file.sealed_inode(),
+                sufile: self.sufile.file.sealed_inode(),
             };
             payload.push(root.store(&g).into());
         }
@@ -566,10 +530,11 @@ impl Store<'_> {
 
     /// All that was in logs, which had parts of these files, is on the medium.
     fn written(&mut self, files: BTreeSet<u64>) {
+        self.tables().into_iter().for_each(MetaFile::written);
         for number in files {
             // What a cleaning moved may be of a file that is not in memory.
-            if let Ok((file, _)) = self.file_mut(number) {
-                file.written();
+            if let Some(file) = self.files.get_mut(&number) {
+                file.nodes.written();
             }
         }
     }

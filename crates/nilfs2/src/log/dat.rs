@@ -1,6 +1,5 @@
 //! The DAT while a log is made: numbers are given out, get a block, and end.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -9,7 +8,7 @@ use wp_base::{FsError, FsResult};
 use crate::disk::{DatEntry, Geometry, view_mut};
 
 use super::block::Block;
-use super::file::File;
+use super::meta_file::MetaFile;
 use super::palloc;
 use crate::site;
 
@@ -18,8 +17,7 @@ pub struct Disk<'a> {
     /// The layout.
     pub g: Geometry,
     read: Box<dyn Fn(u64) -> FsResult<Vec<u8>> + 'a>,
-    /// How many files have come on the flusher's list.
-    listed: Cell<u64>,
+    dirtied: Box<dyn Fn(u64) + 'a>,
 }
 
 impl fmt::Debug for Disk<'_> {
@@ -31,16 +29,24 @@ impl fmt::Debug for Disk<'_> {
 impl<'a> Disk<'a> {
     /// A device with this layout, whose blocks `read` reads.
     pub fn new(g: Geometry, read: impl Fn(u64) -> FsResult<Vec<u8>> + 'a) -> Disk<'a> {
-        Disk { g, read: Box::new(read), listed: Cell::new(0) }
+        Disk { g, read: Box::new(read), dirtied: Box::new(|_| {}) }
     }
+
+    /// With `dirtied` to be called with the number of a metadata file, of which a block is about
+    /// to be changed.
+    #[must_use]
+    pub fn on_dirty(self, dirtied: impl Fn(u64) + 'a) -> Disk<'a> {
+        Disk { dirtied: Box::new(dirtied), ..self }
+    }
+
     /// Reads a block.
     pub fn read(&self, block: u64) -> FsResult<Vec<u8>> {
         (self.read)(block)
     }
-    /// The place at the end of the flusher's list.
-    pub(super) fn next_place(&self) -> u64 {
-        self.listed.set(self.listed.get() + 1);
-        self.listed.get()
+
+    /// A block of this metadata file is about to be changed.
+    pub(super) fn dirtied(&self, ino: u64) {
+        (self.dirtied)(ino);
     }
 }
 
@@ -56,7 +62,7 @@ pub(super) struct Via<'v> {
 #[derive(Clone, Debug)]
 pub(super) struct Dat {
     /// As a file.
-    pub file: File,
+    pub table: MetaFile,
     /// The checkpoint that is being made.
     pub cno: u64,
     /// Where blocks lay that are on their way to another place, by number.
@@ -67,7 +73,7 @@ impl Dat {
     /// Gives out a number, from `goal` on. `nilfs_dat_prepare_alloc`, `nilfs_dat_commit_alloc`.
     pub fn take(&mut self, disk: &Disk<'_>, goal: u64) -> FsResult<u64> {
         let via = &mut Via { disk, dat: None };
-        let number = palloc::take(&mut self.file, via, &disk.g.dat, goal)?;
+        let number = palloc::take(&mut self.table, via, &disk.g.dat, goal)?;
         let entry = self.entry_mut(disk, number, true)?;
         entry.start = DatEntry::FIRST.into();
         entry.end = DatEntry::LIVE.into();
@@ -95,7 +101,7 @@ impl Dat {
         }
         (entry.start, entry.end) = (DatEntry::FIRST.into(), DatEntry::FIRST.into());
         let via = &mut Via { disk, dat: None };
-        palloc::give(&mut self.file, via, &disk.g.dat, number)
+        palloc::give(&mut self.table, via, &disk.g.dat, number)
     }
 
     /// Ends a number and gives out another for the same block. `nilfs_dat_prepare_update`.
@@ -135,7 +141,7 @@ impl Dat {
     pub fn entry(&mut self, disk: &Disk<'_>, number: u64) -> FsResult<DatEntry> {
         let (block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
-        let held = self.file.bytes(via, block)?;
+        let held = self.table.bytes(via, block)?;
         let entry = held.and_then(|bytes| crate::disk::view::<DatEntry>(bytes, at));
         entry.copied().ok_or_else(|| Self::missing(number))
     }
@@ -153,9 +159,9 @@ impl Dat {
         let (block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
         let bytes = if may_make {
-            self.file.block_mut(via, block, || Block::zero(disk.g.block_bytes()))?
+            self.table.block_mut(via, block, || Block::zero(disk.g.block_bytes()))?
         } else {
-            self.file.existing_mut(via, block)?
+            self.table.existing_mut(via, block)?
         };
         view_mut::<DatEntry>(bytes, at).ok_or_else(|| Self::missing(number))
     }

@@ -1,12 +1,13 @@
 //! A file in memory: its inode, its block map, and what of both was read or changed.
 
+use std::collections::BTreeSet;
+
 use wp_base::{FsError, FsResult};
 
 use crate::disk::bmap::{self, Map};
 use crate::disk::{BlockMap, Inode, Node, ino};
 
-use super::block::Block;
-use super::dat::{Disk, Via};
+use super::dat::Via;
 use super::memory::Memory;
 
 /// What the pointers of a block map are.
@@ -34,8 +35,9 @@ pub(super) struct File {
     pub pointers: Pointers,
     /// Its block map.
     pub map: Map,
-    /// Blocks of data that are in memory, by their place in the file.
-    pub blocks: Memory<Block>,
+    /// Blocks of data with a pointer of their own already, that nothing on the medium has
+    /// (`buffer_nilfs_volatile`), by their place in the file.
+    pub fresh: BTreeSet<u64>,
     /// Nodes of the map that are in memory, by the pointer that leads to them.
     pub nodes: Memory<Node>,
     /// Blocks that were added, less those that were taken away, since this was last asked for.
@@ -44,8 +46,6 @@ pub(super) struct File {
     last: Option<(u64, u64)>,
     /// The next pointer without a place.
     next_pointer: u64,
-    /// Its place on the flusher's list (`b_dirty`), where it stays when a log has what was dirty.
-    listed: Option<u64>,
     /// Its place among the files that the next checkpoint has (`ns_dirty_files`).
     pub queued: Option<u64>,
 }
@@ -69,12 +69,11 @@ impl File {
             inode,
             pointers,
             map,
-            blocks: Memory::default(),
+            fresh: BTreeSet::new(),
             nodes: Memory::default(),
             added: 0,
             last: None,
             next_pointer: NO_PLACE,
-            listed: None,
             queued: None,
         })
     }
@@ -86,34 +85,6 @@ impl File {
             self.inode.bmap = BlockMap::store(&self.map);
         }
         self.inode
-    }
-
-    /// Something of it is dirty: puts it on the flusher's list, at its end, unless it is there
-    /// (`__mark_inode_dirty`).
-    pub fn list(&mut self, disk: &Disk<'_>) {
-        self.listed.get_or_insert_with(|| disk.next_place());
-    }
-
-    /// Its place on the flusher's list.
-    pub fn listed(&self) -> Option<u64> {
-        self.listed
-    }
-
-    /// The flusher has processed it: a file with blocks that are in no log stays on the list.
-    pub fn looked_at(&mut self) {
-        if !self.has_dirty_blocks() {
-            self.listed = None;
-        }
-    }
-
-    /// Has it a block that no log has yet (`PAGECACHE_TAG_DIRTY`)?
-    pub fn has_dirty_blocks(&self) -> bool {
-        self.blocks.has_dirty()
-    }
-
-    /// Is anything to be written?
-    pub fn is_dirty(&self) -> bool {
-        self.blocks.has_dirty() || self.nodes.has_dirty()
     }
 
     /// Adds `n` blocks to the space in use, or takes them away.
@@ -201,58 +172,5 @@ impl File {
         let (path, is_there) = self.path_to(via, key, level + 1)?;
         let above = usize::from(level) + 1;
         Ok(if is_there { self.child(&path, above).map(|(_, p)| p) } else { None })
-    }
-
-    /// Reads block `key`, if it is not in memory; is it there, and no hole?
-    pub fn load_block(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<bool> {
-        if !self.blocks.contains(key) {
-            let Some(pointer) = self.pointer(via, key)? else { return Ok(false) };
-            let place = self.locate(via, pointer)?;
-            let bytes = via.disk.read(place)?;
-            self.blocks.put_clean(key, bytes.into());
-        }
-        Ok(true)
-    }
-
-    /// Bytes of block `key`, read if it is not in memory. `None`: a hole.
-    pub fn bytes(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<Option<&[u8]>> {
-        self.load_block(via, key)?;
-        Ok(self.blocks.get_mut(key).map(Block::bytes))
-    }
-
-    /// Block `key` to be changed; what `make` gives if it was a hole.
-    pub fn block_mut(
-        &mut self,
-        via: &mut Via<'_>,
-        key: u64,
-        make: impl FnOnce() -> Block,
-    ) -> FsResult<&mut [u8]> {
-        if !self.load_block(via, key)? {
-            self.insert(via, key)?;
-            self.blocks.put_fresh(key, make());
-        }
-        self.list(via.disk);
-        let (block, _) = self.blocks.dirty(key).ok_or(FsError::Io)?;
-        Ok(block.bytes_mut())
-    }
-
-    /// Block `key` to be changed, which must be there. Errors: `Corrupt` for a hole.
-    pub fn existing_mut(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<&mut [u8]> {
-        if self.load_block(via, key)? {
-            self.list(via.disk);
-        }
-        match self.blocks.dirty(key) {
-            Some((block, _)) => Ok(block.bytes_mut()),
-            None => {
-                let expected = format!("a block {key} of file {}", self.ino);
-                Err(FsError::corrupt("nilfs2 metadata file", "block map", 0, 0, expected))
-            }
-        }
-    }
-
-    /// What is in closed logs was written.
-    pub fn written(&mut self) {
-        self.blocks.written();
-        self.nodes.written();
     }
 }

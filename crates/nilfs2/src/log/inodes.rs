@@ -1,5 +1,5 @@
-//! Files of the newest checkpoint in memory: inodes are made, changed and dropped, blocks read,
-//! written and taken out.
+//! Files of the newest checkpoint in memory: inodes are made, changed and dropped, blocks get a
+//! place in a file and are taken out.
 
 use wp_base::{FsError, FsResult};
 
@@ -33,7 +33,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn file(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
+    pub(super) fn file(&mut self, number: u64) -> FsResult<(&mut File, Via<'_>)> {
         self.load_file(number)?;
         let file = self.files.get_mut(&number).ok_or(FsError::NotFound)?;
         Ok((file, Via { disk: &self.disk, dat: Some(&mut self.dat) }))
@@ -48,36 +48,12 @@ impl Store<'_> {
     pub fn change_inode(&mut self, number: u64, f: impl FnOnce(&mut Inode)) -> FsResult<()> {
         let (file, _) = self.file(number)?;
         f(&mut file.inode);
-        self.write_inode(number)?;
-        self.list_inode(number)
+        self.write_inode(number)
     }
 
-    /// Puts a file whose inode changes on the flusher's list, behind the file of inodes, which
-    /// learns of it first (`nilfs_dirty_inode`).
-    pub fn list_inode(&mut self, number: u64) -> FsResult<()> {
-        self.ifile.list(&self.disk);
-        let (file, via) = self.file(number)?;
-        file.list(via.disk);
-        Ok(())
-    }
-
-    /// The flusher's list: files, those of metadata too, in the order in which they became dirty.
-    /// What became clean since is on it still.
-    pub fn listed(&self) -> Vec<u64> {
-        let mut all: Vec<(u64, u64)> = [&self.dat.file, &self.cpfile, &self.sufile, &self.ifile]
-            .into_iter()
-            .chain(self.files.values())
-            .filter_map(|f| f.listed().map(|place| (place, f.ino)))
-            .collect();
-        all.sort_unstable();
-        all.into_iter().map(|(_, number)| number).collect()
-    }
-
-    /// The flusher has processed a file on its list.
-    pub fn looked_at(&mut self, number: u64) {
-        if let Ok((file, _)) = self.file_mut(number) {
-            file.looked_at();
-        }
+    /// The file of inodes learns that an inode is about to change (`nilfs_dirty_inode`).
+    pub fn announce_inode(&self) {
+        self.disk.dirtied(ino::IFILE);
     }
 
     /// The inode as it is goes into its block, with the block map that stands there.
@@ -113,7 +89,8 @@ impl Store<'_> {
         Ok(number)
     }
 
-    /// Drops a file with all that it has. `nilfs_evict_inode`.
+    /// Drops a file with all that it has, of which nothing may be dirty any more.
+    /// `nilfs_evict_inode`.
     pub fn drop_file(&mut self, number: u64) -> FsResult<()> {
         self.truncate(number, 0)?;
         self.write_inode(number)?;
@@ -131,26 +108,9 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Bytes of block `key` of a file. `None`: a hole.
-    pub fn read_block(&mut self, number: u64, key: u64) -> FsResult<Option<&[u8]>> {
+    /// Where block `key` of a file lies on the device. `None`: a hole.
+    pub fn place_of(&mut self, number: u64, key: u64) -> FsResult<Option<u64>> {
         let (file, mut via) = self.file(number)?;
-        file.bytes(&mut via, key)
-    }
-
-    /// Block `key` of a file, by reference. `None`: a hole.
-    pub fn block(&mut self, number: u64, key: u64) -> FsResult<Option<&Block>> {
-        let (file, mut via) = self.file(number)?;
-        file.load_block(&mut via, key)?;
-        Ok(file.blocks.get(key))
-    }
-
-    /// Where block `key` of a file is to be read from before it is used. `None`: it is in memory,
-    /// or a hole.
-    pub fn unread_block(&mut self, number: u64, key: u64) -> FsResult<Option<u64>> {
-        let (file, mut via) = self.file(number)?;
-        if file.blocks.contains(key) {
-            return Ok(None);
-        }
         let pointer = file.pointer(&mut via, key)?;
         pointer.map(|p| file.locate(&mut via, p)).transpose()
     }
@@ -158,24 +118,7 @@ impl Store<'_> {
     /// Has a file no block `key`?
     pub fn is_hole(&mut self, number: u64, key: u64) -> FsResult<bool> {
         let (file, mut via) = self.file(number)?;
-        Ok(!file.blocks.contains(key) && file.pointer(&mut via, key)?.is_none())
-    }
-
-    /// Block `key` of a file as it was read from `place`, unless the file has another there now.
-    pub fn put_read(&mut self, number: u64, key: u64, place: u64, what: Block) -> FsResult<()> {
-        if self.unread_block(number, key)? == Some(place) {
-            let (file, _) = self.file(number)?;
-            file.blocks.put_clean(key, what);
-        }
-        Ok(())
-    }
-
-    /// Forgets blocks `from..=to` of a file that are as on the medium
-    /// (`invalidate_mapping_pages`).
-    pub fn forget_blocks(&mut self, number: u64, from: u64, to: u64) -> FsResult<()> {
-        let (file, _) = self.file(number)?;
-        file.blocks.forget(from..=to);
-        Ok(())
+        Ok(file.pointer(&mut via, key)?.is_none())
     }
 
     /// Has a file data or nodes that are to be written?
@@ -183,16 +126,7 @@ impl Store<'_> {
         self.files.get(&number).is_some_and(|file| file.queued.is_some())
     }
 
-    /// Has a file data that no log has yet (`PAGECACHE_TAG_DIRTY`)?
-    pub fn has_dirty_data(&mut self, number: u64) -> FsResult<bool> {
-        if !self.is_file_dirty(number) {
-            return Ok(false);
-        }
-        let (file, _) = self.file(number)?;
-        Ok(file.has_dirty_blocks())
-    }
-
-    /// Blocks of data that were changed since the last checkpoint (`ns_ndirtyblks`).
+    /// Blocks of data that became dirty since the last checkpoint (`ns_ndirtyblks`).
     pub fn blocks_to_write(&self) -> u64 {
         self.blocks_to_write
     }
@@ -207,53 +141,28 @@ impl Store<'_> {
         self.inodes_count
     }
 
-    /// Writes a whole block of a file. Its length is not changed by that.
+    /// Block `key` of a file becomes dirty: it gets a pointer, if it was a hole. The file's length
+    /// is not changed by that.
     ///
     /// Errors: `NotFound` without such a file; `NoSpace`; `Corrupt`.
-    pub fn write_block(&mut self, number: u64, key: u64, what: impl Into<Block>) -> FsResult<()> {
-        *self.dirty_block(number, key)? = what.into();
-        Ok(())
-    }
-
-    /// Bytes of block `key` of a file, to be changed: zeroes where it was a hole.
-    ///
-    /// Errors: as those of [`Self::write_block`].
-    pub fn change_block(&mut self, number: u64, key: u64) -> FsResult<&mut [u8]> {
-        let (file, mut via) = self.file(number)?;
-        file.load_block(&mut via, key)?;
-        self.dirty_block(number, key).map(Block::bytes_mut)
-    }
-
-    /// Block `key` of a file is to be written; what is in memory of it, or zeroes.
-    fn dirty_block(&mut self, number: u64, key: u64) -> FsResult<&mut Block> {
-        let bytes = self.disk.g.block_bytes();
+    pub fn dirty_block(&mut self, number: u64, key: u64) -> FsResult<()> {
         let (file, mut via) = self.file(number)?;
         if !file.inode.has_map() {
             return Err(FsError::NotFound);
         }
-        let was_volatile = file.blocks.is_volatile(key);
-        let is_new = !was_volatile && file.pointer(&mut via, key)?.is_none();
-        if is_new {
+        if !file.fresh.contains(&key) && file.pointer(&mut via, key)?.is_none() {
             file.insert(&mut via, key)?;
             // The inode has the map (`nilfs_get_block`).
-            self.ifile.list(&self.disk);
+            self.disk.dirtied(ino::IFILE);
         }
-        let (file, via) = self.file(number)?;
-        file.list(via.disk);
-        let was_dirty = file.blocks.is_dirty(key);
-        if is_new {
-            file.blocks.put_fresh(key, Block::zero(bytes));
-        } else if !file.blocks.contains(key) {
-            file.blocks.put_clean(key, Block::zero(bytes));
-        }
-        self.blocks_to_write += u64::from(!was_dirty);
+        self.blocks_to_write += 1;
         self.mark_dirty(number);
-        let file = self.files.get_mut(&number).ok_or(FsError::NotFound)?;
-        file.blocks.dirty(key).map(|(block, _)| block).ok_or(FsError::Io)
+        Ok(())
     }
 
-    /// Takes out the blocks of a file from `key` on. Its length is not changed by that; the next
-    /// checkpoint has the file even if there were none. `nilfs_truncate`.
+    /// Takes the blocks of a file from `key` on out of its map; none of them may be dirty any more.
+    /// Its length is not changed by that; the next checkpoint has the file even if there were none.
+    /// `nilfs_truncate`.
     pub fn truncate(&mut self, number: u64, key: u64) -> FsResult<()> {
         let (file, mut via) = self.file(number)?;
         file.truncate(&mut via, key)?;

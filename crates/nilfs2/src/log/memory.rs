@@ -1,4 +1,4 @@
-//! What of a file is in memory, and which of it is to be written.
+//! Blocks of metadata and nodes of maps that are in memory, and which of them are to be written.
 //!
 //! Picture:    clean -> wanted (dirty, in no log yet) -> closed (dirty, in a log of this
 //!             construction) -> clean
@@ -74,21 +74,9 @@ impl<T> Memory<T> {
         Some((&mut held.what, was_dirty))
     }
 
-    /// Is it to be written?
-    pub fn is_dirty(&self, key: u64) -> bool {
-        self.all.get(&key).is_some_and(|held| held.is_dirty)
-    }
-
     /// Has it a pointer of its own already, that nothing on the medium has?
     pub fn is_volatile(&self, key: u64) -> bool {
         self.all.get(&key).is_some_and(|held| held.is_volatile)
-    }
-
-    /// It has such a pointer now.
-    pub fn set_volatile(&mut self, key: u64) {
-        if let Some(held) = self.all.get_mut(&key) {
-            held.is_volatile = true;
-        }
     }
 
     /// Another key leads to it, which nothing on the medium has.
@@ -113,15 +101,6 @@ impl<T> Memory<T> {
     /// Takes all out.
     pub fn clear(&mut self) {
         *self = Memory::default();
-    }
-
-    /// Takes out what of `keys` is as on the medium.
-    pub fn forget(&mut self, keys: RangeInclusive<u64>) {
-        let clean = |(key, held): (&u64, &Held<T>)| (!held.is_dirty).then_some(*key);
-        let gone: Vec<u64> = self.all.range(keys).filter_map(clean).collect();
-        gone.iter().for_each(|key| {
-            self.all.remove(key);
-        });
     }
 
     /// Is anything to be written?
@@ -175,12 +154,11 @@ mod tests {
         m.rename(2, 7);
         m.rename(3, 8);
         assert_eq!(m.wanted(0..=9).collect::<Vec<_>>(), [8]);
-        assert!(m.is_dirty(7) && m.is_volatile(7) && m.is_volatile(8));
+        assert!(m.is_volatile(7) && m.is_volatile(8));
         m.written();
-        assert!(m.has_dirty() && !m.is_dirty(7) && !m.is_volatile(7));
-        m.forget(0..=9);
-        assert!(!m.contains(1) && !m.contains(7) && m.contains(8));
+        assert!(m.has_dirty() && !m.is_volatile(7));
         m.remove(8);
-        assert!(!m.has_dirty());
+        assert!(!m.has_dirty() && !m.contains(8));
+        assert_eq!(m.dirty(7), Some((&mut 'b', false)));
     }
 }

@@ -6,7 +6,9 @@
 //!             [`Log`]s. Or, for an fdatasync, the data of one file and no more.
 //! Invariants: 1. a block's contents are taken when all of its log have their places: what the
 //!                giving of places changes is in it.
-//!             2. pure and synchronous; what is not in memory is read through [`Disk`].
+//!             2. pure and synchronous; what is not in memory is read through [`Disk`]. The data of
+//!                files are elsewhere, and asked for ([`FileData`]): a mount has them in its page
+//!                cache, a recovery in [`DirtyBlocks`].
 //!             3. nothing that a checkpoint on the medium needs is written over: logs go to free
 //!                places only.
 //! Source:     `nilfs_segctor_do_construct` and what it calls, for the order of blocks and of
@@ -17,12 +19,15 @@
 mod block;
 mod construct;
 mod dat;
+mod data;
 mod draft;
 mod file;
 mod inodes;
 mod memory;
+mod meta_file;
 mod moving;
 mod palloc;
+mod parts;
 mod saved;
 mod shrink;
 mod snapshots;
@@ -30,6 +35,7 @@ mod tables;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use wp_base::FsResult;
 
@@ -38,11 +44,13 @@ use crate::disk::{Checkpoint, SuperRoot, ino};
 use construct::Open;
 use dat::Dat;
 use file::File;
+use meta_file::MetaFile;
 use moving::Moving;
 
 pub use block::Block;
 pub use construct::{Kind, Log};
 pub use dat::Disk;
+pub use data::{DirtyBlocks, FileData};
 pub use moving::{Cleaning, DatBlock, Moved};
 
 /// Where the next log goes.
@@ -73,15 +81,16 @@ pub struct Origin {
     pub place: Place,
 }
 
-/// A file system in memory, as far as it was read or changed.
+/// A file system in memory, as far as it was read or changed, without the data of files.
 #[derive(Debug)]
 pub struct Store<'a> {
     disk: Disk<'a>,
     dat: Dat,
-    cpfile: File,
-    sufile: File,
-    ifile: File,
+    cpfile: MetaFile,
+    sufile: MetaFile,
+    ifile: MetaFile,
     files: BTreeMap<u64, File>,
+    data: Rc<dyn FileData>,
     /// Files with changes, by the order of their first one ([`File::queued`]).
     dirty: BTreeMap<u64, u64>,
     /// The order of the next that has one.
@@ -98,12 +107,13 @@ pub struct Store<'a> {
 }
 
 impl<'a> Store<'a> {
-    /// The file system on `disk`. Errors: `Corrupt` for block maps of its metadata files.
-    pub fn open(disk: Disk<'a>, origin: &Origin) -> FsResult<Store<'a>> {
-        let load = |number, inode| File::load(number, inode, origin.at);
+    /// The file system on `disk`, whose files have their data in `data`. Errors: `Corrupt` for
+    /// block maps of its metadata files.
+    pub fn open(disk: Disk<'a>, origin: &Origin, data: Rc<dyn FileData>) -> FsResult<Store<'a>> {
+        let load = |number, inode| MetaFile::load(number, inode, origin.at);
         Ok(Store {
             dat: Dat {
-                file: load(ino::DAT, origin.root.dat)?,
+                table: load(ino::DAT, origin.root.dat)?,
                 cno: origin.cno,
                 moved: BTreeMap::new(),
             },
@@ -111,6 +121,7 @@ impl<'a> Store<'a> {
             sufile: load(ino::SUFILE, origin.root.sufile)?,
             ifile: load(ino::IFILE, origin.checkpoint.ifile_inode)?,
             files: BTreeMap::new(),
+            data,
             dirty: BTreeMap::new(),
             next_dirty: 0,
             blocks_to_write: 0,

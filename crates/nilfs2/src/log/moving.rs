@@ -147,7 +147,7 @@ impl Dat {
         self.moved.entry(number).or_insert(old);
         let (at_block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
-        let entry = view_mut::<DatEntry>(self.file.existing_mut(via, at_block)?, at);
+        let entry = view_mut::<DatEntry>(self.table.existing_mut(via, at_block)?, at);
         entry.ok_or(FsError::Io)?.blocknr = block.into();
         Ok(())
     }
@@ -163,20 +163,20 @@ impl Dat {
         let p = disk.g.dat;
         for number in numbers {
             let via = &mut Via { disk, dat: None };
-            palloc::give(&mut self.file, via, &p, *number)?;
+            palloc::give(&mut self.table, via, &p, *number)?;
             let (group, within) = p.group_of(*number);
             let map = p.bitmap_block(group);
-            let Some(bits) = self.file.bytes(via, map)? else { continue };
+            let Some(bits) = self.table.bytes(via, map)? else { continue };
             let first = within / p.per_block * p.per_block;
             let end = (first + p.per_block).min(p.group_entries);
             let is_empty = (first..end).all(|n| !bit(bits, n));
             let is_all_empty = is_empty && bits.iter().all(|b| *b == 0);
             if is_empty {
                 let (entries, _) = p.place(*number);
-                forgive_hole(self.file.remove(via, entries))?;
+                forgive_hole(self.table.remove(via, entries))?;
             }
             if is_all_empty {
-                forgive_hole(self.file.remove(via, map))?;
+                forgive_hole(self.table.remove(via, map))?;
             }
         }
         Ok(())
@@ -222,18 +222,18 @@ impl Store<'_> {
             return Ok(());
         }
         let via = &mut Via { disk: &self.disk, dat: None };
-        let file = &mut self.dat.file;
+        let table = &mut self.dat.table;
         if block.level == 0 {
-            return file.existing_mut(via, block.offset).map(|_| ());
+            return table.existing_mut(via, block.offset).map(|_| ());
         }
-        file.load_node(via, block.block, block.level)?;
-        file.nodes.dirty(block.block).map(|_| ()).ok_or(FsError::Io)
+        table.file.load_node(via, block.block, block.level)?;
+        table.file.nodes.dirty(block.block).map(|_| ()).ok_or(FsError::Io)
     }
 
     /// Where a block of the DAT lies, or a node of its map by its first key. `None`: nowhere.
     pub fn dat_block(&mut self, offset: u64, level: u8) -> FsResult<Option<u64>> {
         let via = &mut Via { disk: &self.disk, dat: None };
-        self.dat.file.pointer_at(via, offset, level)
+        self.dat.table.file.pointer_at(via, offset, level)
     }
 
     /// What the DAT says of a number.

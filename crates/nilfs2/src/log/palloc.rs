@@ -9,13 +9,13 @@ use crate::disk::palloc::{
 
 use super::block::Block;
 use super::dat::Via;
-use super::file::File;
+use super::meta_file::MetaFile;
 
 /// Gives out the first free entry from `goal` on, and then from the beginning.
 /// `nilfs_palloc_prepare_alloc_entry`.
 ///
 /// Errors: `NoSpace` if all are in use.
-pub(super) fn take(file: &mut File, via: &mut Via<'_>, p: &Palloc, goal: u64) -> FsResult<u64> {
+pub(super) fn take(file: &mut MetaFile, via: &mut Via<'_>, p: &Palloc, goal: u64) -> FsResult<u64> {
     let bytes = via.disk.g.block_bytes();
     let (first, mut from) = p.group_of(goal);
     let groups = p.groups_max();
@@ -47,7 +47,7 @@ pub(super) fn take(file: &mut File, via: &mut Via<'_>, p: &Palloc, goal: u64) ->
 }
 
 /// Takes an entry back. `nilfs_palloc_commit_free_entry`.
-pub(super) fn give(file: &mut File, via: &mut Via<'_>, p: &Palloc, n: u64) -> FsResult<()> {
+pub(super) fn give(file: &mut MetaFile, via: &mut Via<'_>, p: &Palloc, n: u64) -> FsResult<()> {
     let (group, within) = p.group_of(n);
     let map = file.existing_mut(via, p.bitmap_block(group))?;
     if !bit(map, within) {

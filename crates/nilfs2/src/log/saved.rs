@@ -6,6 +6,7 @@ use wp_base::{FsError, FsResult};
 
 use super::dat::Dat;
 use super::file::File;
+use super::meta_file::MetaFile;
 use super::{Place, Store};
 
 /// Segments that a construction takes at most for one of data: each block may have nodes of a map,
@@ -15,9 +16,9 @@ const SEGMENTS_PER_SEGMENT: u64 = 8;
 /// What a construction changes, as it was before.
 pub(super) struct Saved {
     dat: Dat,
-    cpfile: File,
-    sufile: File,
-    ifile: File,
+    cpfile: MetaFile,
+    sufile: MetaFile,
+    ifile: MetaFile,
     files: BTreeMap<u64, File>,
     blocks_count: u64,
     place: Place,

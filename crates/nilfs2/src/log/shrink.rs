@@ -47,7 +47,7 @@ impl File {
 
     /// Takes out block `key`. Errors: `NotFound` for a hole.
     pub(super) fn remove(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<()> {
-        self.blocks.remove(key);
+        self.fresh.remove(&key);
         if let Map::Direct(pointers) = self.map {
             let pointer = pointers.get(index(key)).copied().filter(|p| *p != 0);
             self.end_pointer(via, pointer.ok_or(FsError::NotFound)?)?;

@@ -13,11 +13,11 @@ use crate::disk::{
 use super::Store;
 use super::block::Block;
 use super::dat::Via;
-use super::file::File;
+use super::meta_file::MetaFile;
 
 /// A structure in block `block` of a metadata file, to be changed; the block must be there.
 pub(super) fn within<'f, T>(
-    file: &'f mut File,
+    file: &'f mut MetaFile,
     via: &mut Via<'_>,
     at: (u64, usize),
 ) -> FsResult<&'f mut T>
@@ -293,7 +293,7 @@ impl Store<'_> {
         is_minor: bool,
     ) -> FsResult<()> {
         let at = self.disk.g.cpfile.place(cno);
-        let ifile_inode: Inode = self.ifile.sealed_inode();
+        let ifile_inode: Inode = self.ifile.file.sealed_inode();
         let (inodes, blocks_count) = (self.inodes_count, self.blocks_count);
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
         let cp: &mut Checkpoint = within(&mut self.cpfile, via, at)?;

@@ -152,6 +152,12 @@ impl File {
     ///
     /// Errors: `Exists`; `NoSpace` without a free virtual number; `Corrupt`.
     pub(super) fn insert(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<()> {
+        self.insert_pointer(via, key)?;
+        self.fresh.insert(key);
+        Ok(())
+    }
+
+    fn insert_pointer(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<()> {
         if let Map::Direct(pointers) = self.map {
             return match pointers.get(index(key)) {
                 Some(0) => {
@@ -391,7 +397,7 @@ impl File {
         let is_passing = self.pointers == Pointers::Passing;
         let dat = via.dat.as_mut().ok_or(FsError::Io)?;
         let is_volatile = match level {
-            0 => self.blocks.is_volatile(key),
+            0 => self.fresh.contains(&key),
             _ => self.nodes.is_volatile(old),
         };
         if is_volatile {
@@ -402,7 +408,7 @@ impl File {
         if level > 0 {
             self.nodes.rename(old, new);
         } else {
-            self.blocks.set_volatile(key);
+            self.fresh.insert(key);
         }
         Ok(new)
     }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use wp_base::{FsResult, Sector, live};
 use wp_block::{Bio, BlockQueue, DeviceModel, Partition, QueueConfig};
+use wp_cache::WbPolicy;
 use wp_medium::{Medium, MediumView, Slice, View};
 use wp_nilfs2::check::{CheckOptions, check};
 use wp_nilfs2::fs::{CleanerOptions, MountOptions, Mounted, Nilfs};
@@ -25,6 +26,7 @@ pub struct Setup {
     pub barrier: bool,
     pub strict_order: bool,
     pub cleaner: Option<CleanerOptions>,
+    pub writeback: WbPolicy,
 }
 
 impl Setup {
@@ -36,6 +38,7 @@ impl Setup {
             barrier: true,
             strict_order: false,
             cleaner: None,
+            writeback: WbPolicy::default(),
         }
     }
 
@@ -113,6 +116,7 @@ impl World {
             epoch_secs: 1_700_000_000,
             tick: wp_base::Span(4_000_000),
             cleaner: setup.cleaner.clone(),
+            writeback: setup.writeback.clone(),
         };
         let mount = async move { Nilfs::mount(&rt, part, options).await };
         let fs = self.rt.block_on("mount", mount).expect("runs")?;
