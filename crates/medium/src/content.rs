@@ -6,6 +6,8 @@ use std::rc::Rc;
 use wp_base::live::{Kind, Tally};
 use wp_base::rng::mix64;
 
+use crate::packed::Changes;
+
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
 
@@ -17,13 +19,26 @@ pub static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 /// A page handed to the block layer is a clone; whoever modifies the original afterwards gets a
 /// copy, so what was submitted is what lands.
 #[derive(Clone)]
-pub struct Page(Rc<PageBuf>);
+pub struct Page(Held);
+
+#[derive(Clone)]
+enum Held {
+    Whole(Rc<PageBuf>),
+    /// As what differs from another page ([`crate::Versions`]), until somebody reads it.
+    Packed(Rc<PackedBuf>),
+}
 
 struct PageBuf {
     id: OnceCell<u128>,
     bytes: [u8; PAGE_BYTES],
     /// `None` of the page that all zeroed ones are at first, which is nobody's.
     tally: Option<Tally>,
+}
+
+struct PackedBuf {
+    changes: Changes,
+    whole: OnceCell<Page>,
+    _tally: Tally,
 }
 
 impl Default for PageBuf {
@@ -33,7 +48,7 @@ impl Default for PageBuf {
 }
 
 thread_local! {
-    static ZEROED: Page = Page(Rc::default());
+    static ZEROED: Page = Page(Held::Whole(Rc::default()));
 }
 
 impl Page {
@@ -50,7 +65,38 @@ impl Page {
         let own = Rc::get_mut(&mut buf).expect("nobody else has it yet");
         own.bytes = *bytes;
         own.tally = Some(Tally::new(Kind::Page));
-        Page(buf)
+        Page(Held::Whole(buf))
+    }
+
+    /// A page that is held as what differs from another.
+    pub(crate) fn packed(changes: Changes) -> Page {
+        let _tally = Tally::new(Kind::Page);
+        Page(Held::Packed(Rc::new(PackedBuf { changes, whole: OnceCell::new(), _tally })))
+    }
+
+    /// What it is held as, if it is packed and nobody has read it.
+    pub(crate) fn changes(&self) -> Option<&Changes> {
+        match &self.0 {
+            Held::Packed(packed) if packed.whole.get().is_none() => Some(&packed.changes),
+            _ => None,
+        }
+    }
+
+    /// Versions between it and the whole page that it comes from.
+    pub(crate) fn depth(&self) -> u32 {
+        match &self.0 {
+            Held::Whole(_) => 0,
+            Held::Packed(packed) => packed.changes.depth(),
+        }
+    }
+
+    fn whole(&self) -> &PageBuf {
+        match &self.0 {
+            Held::Whole(buf) => buf,
+            Held::Packed(packed) => {
+                packed.whole.get_or_init(|| Page::holding(&packed.changes.unpack())).whole()
+            }
+        }
     }
 
     /// A page that starts with `bytes` and is zero after them. Panics if they are more than a page.
@@ -65,33 +111,41 @@ impl Page {
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
-        &self.0.bytes
+        &self.whole().bytes
     }
 
     /// Its bytes for writing; copies them first if anyone else holds this page.
     pub fn make_mut(&mut self) -> &mut [u8; PAGE_BYTES] {
-        if self.is_shared() {
+        if self.is_shared() || matches!(self.0, Held::Packed(_)) {
             *self = Page::holding(self.bytes());
         }
-        let buf =
-            Rc::get_mut(&mut self.0).expect("nobody else holds it, and there are no weak ones");
+        let Held::Whole(buf) = &mut self.0 else { unreachable!("it holds all of its bytes now") };
+        let buf = Rc::get_mut(buf).expect("nobody else holds it, and there are no weak ones");
         buf.id = OnceCell::new();
         &mut buf.bytes
     }
 
     /// Does anyone else hold it?
     pub fn is_shared(&self) -> bool {
-        Rc::strong_count(&self.0) > 1
+        match &self.0 {
+            Held::Whole(buf) => Rc::strong_count(buf) > 1,
+            Held::Packed(packed) => Rc::strong_count(packed) > 1,
+        }
     }
 
     /// Identity of the whole page's contents, computed at the first call. Same bytes, same id.
     pub fn id(&self) -> u128 {
-        *self.0.id.get_or_init(|| hash_bytes(&self.0.bytes))
+        let whole = self.whole();
+        *whole.id.get_or_init(|| hash_bytes(&whole.bytes))
     }
 
     /// Are they the same page in memory (cheaper than comparing contents)?
     pub fn same(&self, other: &Page) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+        match (&self.0, &other.0) {
+            (Held::Whole(a), Held::Whole(b)) => Rc::ptr_eq(a, b),
+            (Held::Packed(a), Held::Packed(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
     }
 }
 

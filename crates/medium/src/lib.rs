@@ -7,6 +7,7 @@
 mod content;
 mod joined;
 mod medium;
+mod packed;
 mod pieces;
 mod tree;
 mod view;
@@ -16,5 +17,6 @@ pub mod write_log;
 pub use content::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE, pattern_word};
 pub use joined::Joined;
 pub use medium::Medium;
+pub use packed::Versions;
 pub use pieces::{Pieces, join};
 pub use view::{MediumView, Overlay, Sound, View, Watched, Window, WithZones, Writes};
