@@ -161,6 +161,7 @@ impl Nilfs {
     ) -> FsResult<()> {
         self.know_names(dir)?;
         let file = self.pages.inode(dir);
+        file.keep_versions();
         let b = file.map.get(block);
         self.dirty_block(&file, &b)?;
         let room = b.with_mut(|bytes| {

@@ -10,12 +10,14 @@
 //!             (`nilfs_end_folio_io`).
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};
 
 use wp_base::FsResult;
 use wp_cache::{BufFlag, Buffer, Fut, Index, Mapping, WbControl, WbOps, Writeback};
+use wp_medium::Versions;
 use wp_rt::{Lock, Rt};
 
 use super::Nilfs;
@@ -33,7 +35,16 @@ pub(super) struct Inode {
     pub map: Rc<Mapping>,
     /// Held by who writes it or changes its length, before [`Nilfs::sem`] (`i_rwsem`).
     pub lock: Rc<Lock<()>>,
+    /// Of a directory: what logs have of its blocks, each of which differs little from the last.
+    versions: RefCell<Option<BTreeMap<u64, Versions>>>,
     pages: Weak<Pages>,
+}
+
+impl Inode {
+    /// It is a directory.
+    pub fn keep_versions(&self) {
+        self.versions.borrow_mut().get_or_insert_default();
+    }
 }
 
 impl WbOps for Inode {
@@ -149,6 +160,7 @@ impl Pages {
             ino,
             map: Mapping::new(&self.rt, "nilfs2 file", self.block_bytes, &self.wb),
             lock: Rc::new(Lock::new(&self.rt, "nilfs2 inode", ())),
+            versions: RefCell::default(),
             pages: self.me.clone(),
         });
         let ops: Weak<Inode> = Rc::downgrade(&inode);
@@ -212,5 +224,14 @@ impl FileData for Pages {
         let contents = b.snapshot();
         self.in_log.borrow_mut().push((map, b));
         Some(contents.into())
+    }
+
+    fn sent(&self, ino: u64, key: u64, mut contents: Block) -> Block {
+        let files = self.files.borrow();
+        let Some(inode) = files.get(ino) else { return contents };
+        match &mut *inode.versions.borrow_mut() {
+            Some(all) => Block::version(contents.bytes(), all.entry(key).or_default()),
+            None => contents,
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use wp_base::crc::crc32_le;
-use wp_medium::{Content, PAGE_BYTES, Slice, ZERO_PAGE};
+use wp_medium::{Content, PAGE_BYTES, Slice, Versions, ZERO_PAGE};
 
 /// Contents of a block. Clones share them until one is changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,6 +50,21 @@ impl Block {
         let mut out = Block::zero(len);
         f(out.bytes_mut());
         out
+    }
+
+    /// A block of these bytes, most of which are zero.
+    pub fn sparse(bytes: &[u8]) -> Block {
+        Block::version(bytes, &mut Versions::default())
+    }
+
+    /// A block of these bytes, the next version of what `versions` has.
+    pub fn version(bytes: &[u8], versions: &mut Versions) -> Block {
+        match u32::try_from(bytes.len()) {
+            Ok(len) if bytes.len() <= PAGE_BYTES => {
+                Block(Kind::Small(Slice::of_page(versions.next(bytes), 0, len)))
+            }
+            _ => bytes.to_vec().into(),
+        }
     }
 
     /// Its contents by reference. `None`: it is larger than a page.

@@ -1,9 +1,10 @@
 //! One construction: which blocks go into which log, and the logs as bytes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use wp_base::{FsError, FsResult};
+use wp_medium::Versions;
 
 use crate::disk::summary::{data_sum, flag, set_data_sum};
 use crate::disk::{
@@ -12,7 +13,7 @@ use crate::disk::{
 
 use super::block::Block;
 use super::dat::Via;
-use super::draft::{Chosen, Draft};
+use super::draft::{Chosen, Draft, Payload};
 use super::file::File;
 use super::meta_file::MetaFile;
 use super::{Place, Store};
@@ -485,25 +486,28 @@ impl Store<'_> {
             cno: cno.into(),
             ..SummaryHead::zeroed()
         };
-        let infos: BTreeMap<usize, &FileInfo> = files.iter().enumerate().collect();
-        let mut payload: Vec<Block> = Vec::new();
-        for (n, part) in draft.parts.iter().enumerate() {
+        let summary = Summary { head, files };
+        let mut bytes = summary.store(&g);
+        let mut payload =
+            Payload { blocks: Vec::new(), sum: data_sum(g.crc_seed, [bytes.as_slice()]) };
+        let mut own = vec![0; g.block_bytes()];
+        for (part, info) in draft.parts.iter().zip(&summary.files) {
             if let Some(n) = part.moved {
                 let moving = self.moving.as_mut().ok_or(FsError::Io)?;
                 moving.pass(n, part, &mut payload)?;
                 continue;
             }
             for c in &part.data {
-                payload.push(self.close_block(part.ino, c.key)?);
+                self.close_block(part.ino, c.key, &mut payload)?;
             }
             let (file, _) = self.file_mut(part.ino)?;
-            let nodes = infos.get(&n).map_or(&[][..], |f| &f.nodes);
-            let places = (0..).map(|i| draft.start + draft.summary_blocks + i);
-            let places = places.skip(payload.len());
-            for (info, place) in nodes.iter().zip(places) {
-                let pointer = if part.ino == ino::DAT { place } else { info.virtual_block };
-                let node = file.nodes.close(pointer).ok_or(FsError::Io)?;
-                payload.push(Block::made(g.block_bytes(), |bytes| node.store_in(bytes)));
+            for node in &info.nodes {
+                let place = draft.start + draft.summary_blocks + wide(payload.blocks.len());
+                let pointer = if part.ino == ino::DAT { place } else { node.virtual_block };
+                let (node, versions) = file.nodes.close(pointer).ok_or(FsError::Io)?;
+                own.fill(0);
+                node.store_in(&mut own);
+                payload.push_version(&own, versions);
             }
         }
         if draft.has_root {
@@ -513,17 +517,12 @@ impl Store<'_> {
                 cpfile: self.cpfile.file.sealed_inode(),
                 sufile: self.sufile.file.sealed_inode(),
             };
-            payload.push(root.store(&g).into());
+            payload.push_version(&root.store(&g), &mut Versions::default());
         }
-        let mut summary = Summary { head, files }.store(&g);
-        let sum = payload
-            .iter()
-            .fold(data_sum(g.crc_seed, [summary.as_slice()]), |sum, block| block.crc32(sum));
-        set_data_sum(&mut summary, sum);
-        let mut blocks: Vec<Block> =
-            summary.chunks(g.block_bytes()).map(|bytes| bytes.to_vec().into()).collect();
+        set_data_sum(&mut bytes, payload.sum);
+        let mut blocks: Vec<Block> = bytes.chunks(g.block_bytes()).map(Block::sparse).collect();
         assert_eq!(wide(blocks.len()), draft.summary_blocks, "a summary as long as it was planned");
-        blocks.append(&mut payload);
+        blocks.append(&mut payload.blocks);
         assert_eq!(blocks.len(), index(draft.blocks), "a log as long as it was planned");
         Ok(Log { start: draft.start, seq: draft.seq, blocks, has_root: draft.has_root })
     }

@@ -20,6 +20,11 @@ pub trait FileData: fmt::Debug {
     /// A log has block `key` of file `ino` from now on; its contents, by reference. `None`: it is
     /// not in memory.
     fn take(&self, ino: u64, key: u64) -> Option<Block>;
+
+    /// The same bytes in the form in which the medium is to hold them.
+    fn sent(&self, _ino: u64, _key: u64, contents: Block) -> Block {
+        contents
+    }
 }
 
 /// Dirty blocks by file and place, without a page cache: what a recovery writes again.

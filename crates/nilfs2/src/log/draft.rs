@@ -1,7 +1,12 @@
 //! A log that is being made: which blocks it has, and whether there is room for more.
 
+use wp_base::crc::crc32_le;
+use wp_medium::Versions;
+
 use crate::disk::summary::{Cursor, FILE_BYTES};
 use crate::disk::{FileInfo, Geometry, SummaryHead, wide};
+
+use super::block::Block;
 
 /// A block that was chosen: of data (level 0) or of the map.
 #[derive(Clone, Copy)]
@@ -100,5 +105,26 @@ impl Draft {
             list.push(c);
         }
         true
+    }
+}
+
+/// The blocks behind a summary.
+pub(super) struct Payload {
+    pub blocks: Vec<Block>,
+    /// The checksum so far.
+    pub sum: u32,
+}
+
+impl Payload {
+    /// Adds a block.
+    pub fn push(&mut self, block: Block) {
+        self.sum = block.crc32(self.sum);
+        self.blocks.push(block);
+    }
+
+    /// Adds a block that logs have had other versions of.
+    pub fn push_version(&mut self, bytes: &[u8], versions: &mut Versions) {
+        self.sum = crc32_le(self.sum, bytes);
+        self.blocks.push(Block::version(bytes, versions));
     }
 }

@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use wp_medium::Versions;
+
 #[derive(Clone, Debug)]
 struct Held<T> {
     what: T,
@@ -17,6 +19,14 @@ struct Held<T> {
     is_volatile: bool,
     /// Is it in a log of this construction that is closed?
     is_in_log: bool,
+    /// What logs have of it.
+    versions: Option<Versions>,
+}
+
+impl<T> Held<T> {
+    fn new(what: T, is_fresh: bool) -> Held<T> {
+        Held { what, is_dirty: is_fresh, is_volatile: is_fresh, is_in_log: false, versions: None }
+    }
 }
 
 /// Blocks of a file by their place, or nodes of its map by their pointers.
@@ -53,15 +63,13 @@ impl<T> Memory<T> {
     /// Puts there what stands on the medium.
     pub fn put_clean(&mut self, key: u64, what: T) {
         self.wanted.remove(&key);
-        let held = Held { what, is_dirty: false, is_volatile: false, is_in_log: false };
-        self.all.insert(key, held);
+        self.all.insert(key, Held::new(what, false));
     }
 
     /// Puts there what is new, has a pointer of its own, and is to be written.
     pub fn put_fresh(&mut self, key: u64, what: T) {
         self.wanted.insert(key);
-        let held = Held { what, is_dirty: true, is_volatile: true, is_in_log: false };
-        self.all.insert(key, held);
+        self.all.insert(key, Held::new(what, true));
     }
 
     /// It is to be written; what it is, and whether that was known. `None`: nothing stands there.
@@ -113,14 +121,14 @@ impl<T> Memory<T> {
         self.wanted.range(keys).copied()
     }
 
-    /// A log has it, which is closed.
-    pub fn close(&mut self, key: u64) -> Option<&T> {
+    /// A log has it, which is closed; what it is, and its versions in logs, without this one.
+    pub fn close(&mut self, key: u64) -> Option<(&mut T, &mut Versions)> {
         let held = self.all.get_mut(&key)?;
         self.wanted.remove(&key);
         if !std::mem::replace(&mut held.is_in_log, true) {
             self.closed.push(key);
         }
-        Some(&held.what)
+        Some((&mut held.what, held.versions.get_or_insert_default()))
     }
 
     /// What is in closed logs was written.
@@ -147,7 +155,7 @@ mod tests {
         assert_eq!(m.dirty(3), Some((&mut 'c', true)));
         assert_eq!(m.dirty(4), None);
         assert_eq!(m.wanted(0..=9).collect::<Vec<_>>(), [2, 3]);
-        assert_eq!(m.close(2), Some(&'b'));
+        assert_eq!(m.close(2).map(|(what, _)| *what), Some('b'));
         // Whoever changes it now finds it dirty, and it is in no second log.
         assert_eq!(m.dirty(2), Some((&mut 'b', true)));
         assert_eq!(m.wanted(0..=9).collect::<Vec<_>>(), [3]);

@@ -21,7 +21,7 @@ use crate::disk::{BlockInfo, DatEntry, FileInfo, index, view_mut, wide};
 use super::block::Block;
 use super::construct::{Full, Run};
 use super::dat::{Dat, Via};
-use super::draft::{Chosen, Part};
+use super::draft::{Chosen, Part, Payload};
 use super::{Disk, Kind, Log, Store, palloc};
 
 /// A block that is written again under its number.
@@ -121,7 +121,7 @@ impl Moving {
     }
 
     /// The blocks of the `n`th version that a log has, as bytes; it is closed.
-    pub fn pass(&mut self, n: usize, part: &Part, payload: &mut Vec<Block>) -> FsResult<()> {
+    pub fn pass(&mut self, n: usize, part: &Part, payload: &mut Payload) -> FsResult<()> {
         let v = self.versions.get_mut(n).ok_or(FsError::Io)?;
         for c in &part.data {
             payload.push(v.data.get(index(c.key)).ok_or(FsError::Io)?.2.clone());

@@ -7,8 +7,8 @@ use wp_base::{FsError, FsResult};
 use crate::disk::ino;
 
 use super::Store;
-use super::block::Block;
 use super::dat::Via;
+use super::draft::Payload;
 use super::file::File;
 use super::meta_file::MetaFile;
 
@@ -68,15 +68,27 @@ impl Store<'_> {
         }
     }
 
-    /// A log has block `key` of a file; its contents.
-    pub(super) fn close_block(&mut self, number: u64, key: u64) -> FsResult<Block> {
+    /// A log has block `key` of a file.
+    pub(super) fn close_block(
+        &mut self,
+        number: u64,
+        key: u64,
+        payload: &mut Payload,
+    ) -> FsResult<()> {
         let (file, _) = self.file_mut(number)?;
         file.fresh.remove(&key);
         let table = self.tables().into_iter().find(|table| table.file.ino == number);
-        let held = match table {
-            Some(table) => table.blocks.close(key).cloned(),
-            None => self.data.take(number, key),
-        };
-        held.ok_or(FsError::Io)
+        match table {
+            Some(table) => {
+                let (block, versions) = table.blocks.close(key).ok_or(FsError::Io)?;
+                payload.push_version(block.bytes(), versions);
+            }
+            None => {
+                let contents = self.data.take(number, key).ok_or(FsError::Io)?;
+                payload.sum = contents.crc32(payload.sum);
+                payload.blocks.push(self.data.sent(number, key, contents));
+            }
+        }
+        Ok(())
     }
 }
