@@ -40,6 +40,18 @@ impl WbPolicy {
         WbPolicy { task, era, ..WbPolicy::default() }
     }
 
+    /// With the limits of dirty data that `vm.dirty_background_bytes` and `vm.dirty_bytes` give,
+    /// where they are set. The background limit stays below half of the other
+    /// (`domain_dirty_limits()`).
+    #[must_use]
+    pub fn limited(mut self, background_bytes: Option<u64>, bytes: Option<u64>) -> WbPolicy {
+        const BLOCK: u64 = 4096;
+        self.dirty_blocks = bytes.map_or(self.dirty_blocks, |n| n / BLOCK);
+        let background = background_bytes.map_or(self.background_blocks, |n| n / BLOCK);
+        self.background_blocks = background.min(self.dirty_blocks / 2);
+        self
+    }
+
     /// Its timer ticks.
     pub fn ticks(&self) -> Ticks {
         Ticks { hz: self.hz, wheel: self.era.wheel_timers }

@@ -440,18 +440,13 @@ fn dual_mode(o: &Options) -> FsResult<Option<DualMode>> {
 }
 
 /// The flusher's limits as `vm.dirty_background_bytes` and `vm.dirty_bytes` give them.
-fn dirty_limits(o: &Options, mut policy: wp_cache::WbPolicy) -> FsResult<wp_cache::WbPolicy> {
-    const BLOCK: u64 = 4096;
-    if o.get("dirty_background_bytes", OPTIONS).is_some() {
-        let n = number(o, "dirty_background_bytes", "dirty_background_bytes: bytes")?;
-        policy.background_blocks = u64::from(n) / BLOCK;
-    }
-    if o.get("dirty_bytes", OPTIONS).is_some() {
-        policy.dirty_blocks = u64::from(number(o, "dirty_bytes", "dirty_bytes: bytes")?) / BLOCK;
-    }
-    // `domain_dirty_limits()`: the background limit stays below half of the other.
-    policy.background_blocks = policy.background_blocks.min(policy.dirty_blocks / 2);
-    Ok(policy)
+fn dirty_limits(o: &Options, policy: wp_cache::WbPolicy) -> FsResult<wp_cache::WbPolicy> {
+    let limit = |key, what| match o.get(key, OPTIONS) {
+        Some(_) => number(o, key, what).map(|bytes| Some(u64::from(bytes))),
+        None => Ok(None),
+    };
+    let background = limit("dirty_background_bytes", "dirty_background_bytes: bytes")?;
+    Ok(policy.limited(background, limit("dirty_bytes", "dirty_bytes: bytes")?))
 }
 
 fn probe(view: &dyn View) -> bool {

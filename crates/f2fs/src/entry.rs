@@ -336,18 +336,13 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
 }
 
 /// The flusher's limits as `vm.dirty_background_bytes` and `vm.dirty_bytes` give them.
-fn dirty_limits(o: &Options, mut policy: WbPolicy) -> FsResult<WbPolicy> {
-    const BLOCK: u64 = 4096;
-    if o.get("dirty_background_bytes", OPTIONS).is_some() {
-        let n = number(o, "dirty_background_bytes", "dirty_background_bytes: bytes")?;
-        policy.background_blocks = u64::from(n) / BLOCK;
-    }
-    if o.get("dirty_bytes", OPTIONS).is_some() {
-        policy.dirty_blocks = u64::from(number(o, "dirty_bytes", "dirty_bytes: bytes")?) / BLOCK;
-    }
-    // `domain_dirty_limits()`: the background limit stays below half of the other.
-    policy.background_blocks = policy.background_blocks.min(policy.dirty_blocks / 2);
-    Ok(policy)
+fn dirty_limits(o: &Options, policy: WbPolicy) -> FsResult<WbPolicy> {
+    let limit = |key, what| match o.get(key, OPTIONS) {
+        Some(_) => number(o, key, what).map(|bytes| Some(u64::from(bytes))),
+        None => Ok(None),
+    };
+    let background = limit("dirty_background_bytes", "dirty_background_bytes: bytes")?;
+    Ok(policy.limited(background, limit("dirty_bytes", "dirty_bytes: bytes")?))
 }
 
 /// By the magic of either copy: Linux mounts by the second where the first is gone.

@@ -332,7 +332,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             cleaner: cleaner(o)?,
             epoch_secs: env.epoch_secs,
             tick: Span(1_000_000_000 / hz),
-            writeback: writeback(o, hz)?,
+            writeback: writeback(o, &era_of(o)?, hz)?,
         };
         let fs = Nilfs::mount(&env.rt, env.part.clone(), options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
@@ -342,20 +342,14 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
 
 /// The flusher, with limits of dirty data as `vm.dirty_background_bytes` and `vm.dirty_bytes` give
 /// them.
-fn writeback(o: &Options, hz: u64) -> FsResult<WbPolicy> {
-    let block = u64::from(wp_medium::PAGE_BYTES as u32);
-    let mut policy = WbPolicy { hz, wheel_timers: true, ..WbPolicy::default() };
-    let limit = |key, what, default| match o.get(key, OPTIONS) {
-        Some(_) => number(o, key, what).map(|bytes| u64::from(bytes) / block),
-        None => Ok(default),
+fn writeback(o: &Options, era: &Era, hz: u64) -> FsResult<WbPolicy> {
+    let limit = |key, what| match o.get(key, OPTIONS) {
+        Some(_) => number(o, key, what).map(|bytes| Some(u64::from(bytes))),
+        None => Ok(None),
     };
-    let (background, most) = (policy.background_blocks, policy.dirty_blocks);
-    policy.dirty_blocks = limit("dirty_bytes", "dirty_bytes: bytes", most)?;
-    let what = "dirty_background_bytes: bytes";
-    // `domain_dirty_limits()`: the background limit stays below half of the other.
-    policy.background_blocks =
-        limit("dirty_background_bytes", what, background)?.min(policy.dirty_blocks / 2);
-    Ok(policy)
+    let policy = WbPolicy { hz, era: wp_cache::Era::of(era.version), ..WbPolicy::default() };
+    let background = limit("dirty_background_bytes", "dirty_background_bytes: bytes")?;
+    Ok(policy.limited(background, limit("dirty_bytes", "dirty_bytes: bytes")?))
 }
 
 /// A super block that is right, or the magic with its revision: one of two damaged ones is named by

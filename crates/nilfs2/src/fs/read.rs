@@ -96,13 +96,7 @@ impl Nilfs {
     }
 
     fn readahead(&self) -> ReadaheadRules {
-        let era = &self.opts.era;
-        ReadaheadRules::latest(self.part.limits().max_sectors).of_era([
-            era.reads_io_pages,
-            era.window_starts_itself,
-            era.window_has_limit,
-            era.remembers_last_page,
-        ])
+        ReadaheadRules::of(&self.opts.writeback.era, self.part.limits().max_sectors)
     }
 
     /// Up to `len` bytes from `offset`. Waits: for what is not in memory.
