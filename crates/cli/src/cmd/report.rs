@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use wp_base::csv;
 use wp_base::plain::Shown as _;
@@ -186,15 +187,16 @@ impl Results {
         text.map(Some).map_err(|e| Refusal::Result(path, format!("not UTF-8 text: {e}"), AGAIN))
     }
 
-    /// A document that the results name, read by `read`. `None`: they name no such file.
-    fn document<T>(
-        &self,
-        name: &str,
-        read: impl FnOnce(&str) -> Result<T, DocumentError>,
-    ) -> Result<Option<T>, Refusal> {
-        let Some(text) = self.file(name)? else { return Ok(None) };
-        let wrong = |e: DocumentError| Refusal::Result(self.dir.join(name), e.to_string(), AGAIN);
-        read(&text).map(Some).map_err(wrong)
+    /// What is wrong in a document that the results name.
+    fn wrong(&self, name: &str, e: &DocumentError) -> Refusal {
+        Refusal::Result(self.dir.join(name), e.to_string(), AGAIN)
+    }
+
+    /// A document that the results name. `None`: they name no such file.
+    fn document<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Refusal> {
+        let text = self.file(name)?;
+        let read = text.map(|text| document::read(&text)).transpose();
+        read.map_err(|e| self.wrong(name, &e))
     }
 
     /// Name of the folder, and of the one that it is in.
@@ -210,16 +212,12 @@ impl Results {
         let resolved = self.file("resolved.toml")?.unwrap_or_default();
         let (hash, name) = self.names();
         // An experiment has claims, too; what the command printed only a paper's results have.
-        let is_paper = self.hashes.contains_key("claims.json");
-        if let (true, Some(text)) = (is_paper, self.file("tables.txt")?) {
+        let (claims, wrong) = (self.file("claims.json")?, |e| self.wrong("claims.json", &e));
+        if let (Some(claims), Some(text)) = (&claims, self.file("tables.txt")?) {
             let digest = self.hashes.get("claims.json").cloned().unwrap_or_default();
             let asked = Asked::read(&resolved)
                 .map_err(|e| Refusal::Result(self.dir.join("resolved.toml"), e, AGAIN))?;
-            let read = |text: &str| wp_papers::results::Results::read(&asked.paper, text);
-            let Some(found) = self.document("claims.json", read)? else {
-                let what = "claims.json is missing".to_owned();
-                return Err(Refusal::Result(self.dir.clone(), what, NAMES));
-            };
+            let found = wp_papers::results::Results::read(&asked.paper, claims).map_err(wrong)?;
             return Ok(Found::Paper(Paper {
                 command: asked.command(),
                 results: Rc::new(found),
@@ -231,7 +229,7 @@ impl Results {
                 digest,
             }));
         }
-        let Some(summary) = self.document("summary.json", document::read)? else {
+        let Some(summary) = self.document("summary.json")? else {
             let what = "summary.json is missing, and so is tables.txt or claims.json".to_owned();
             return Err(Refusal::Result(self.dir.clone(), what, NAMES));
         };
@@ -243,8 +241,9 @@ impl Results {
             })?),
             None => None,
         };
-        let claims = self.document("claims.json", RunClaim::read)?.unwrap_or_default();
-        let fio = self.document(wp_machine::workload::fio::REPORT, document::read)?;
+        let claims = claims.map(|text| RunClaim::read(&text)).transpose().map_err(wrong)?;
+        let claims = claims.unwrap_or_default();
+        let fio = self.document(wp_machine::workload::fio::REPORT)?;
         let rated = rated(&resolved);
         Ok(Found::Run(Run { name, hash, resolved, summary, points, claims, fio, rated }))
     }

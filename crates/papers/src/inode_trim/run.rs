@@ -141,12 +141,13 @@ pub struct Pages(pub BTreeMap<String, u64>);
 impl Pages {
     /// All of them: what the paper cannot have counted.
     pub fn with_journal(&self) -> u64 {
-        self.0.values().sum()
+        self.counted().saturating_add(self.of("journal"))
     }
 
     /// By the counting rule: the journal's area left out.
     pub fn counted(&self) -> u64 {
-        self.with_journal() - self.of("journal")
+        let counted = self.0.iter().filter(|(class, _)| *class != "journal");
+        counted.fold(0, |sum, (_, n)| sum.saturating_add(*n))
     }
 
     /// Of one class.

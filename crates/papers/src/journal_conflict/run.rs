@@ -222,6 +222,11 @@ impl Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts(BTreeMap<String, BTreeMap<String, u64>>);
 
+/// Their sum, as far as there are numbers: a document may hold any.
+fn sum<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
+    counts.fold(0, |sum, n| sum.saturating_add(*n))
+}
+
 impl Counts {
     /// Of rows that `keep` takes.
     fn of(rows: &[JournalConflict], keep: impl Fn(&JournalConflict) -> bool) -> Counts {
@@ -235,17 +240,17 @@ impl Counts {
 
     /// All of one type.
     pub fn of_type(&self, what: &str) -> u64 {
-        self.0.get(what).map_or(0, |cases| cases.values().sum())
+        self.0.get(what).map_or(0, |cases| sum(cases.values()))
     }
 
     /// All of one case.
     pub fn of_case(&self, case: &str) -> u64 {
-        self.0.values().filter_map(|cases| cases.get(case)).sum()
+        sum(self.0.values().filter_map(|cases| cases.get(case)))
     }
 
     /// All.
     pub fn total(&self) -> u64 {
-        self.0.values().flat_map(BTreeMap::values).sum()
+        sum(self.0.values().flat_map(BTreeMap::values))
     }
 
     /// A type's share of all.
@@ -277,6 +282,11 @@ impl ByType {
         let [superblock, group_descriptors, data_bitmap, inode_bitmap, inode_table, directory] =
             counts;
         ByType { superblock, group_descriptors, data_bitmap, inode_bitmap, inode_table, directory }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        sum(self.each().iter())
     }
 
     /// The counts in the order of [`TYPES`].
@@ -338,7 +348,7 @@ impl Outcome {
 
     /// Difference of the threads' totals, over their mean.
     pub fn spread(&self) -> f64 {
-        let totals: Vec<u64> = self.by_thread.iter().map(|t| t.each().iter().sum()).collect();
+        let totals: Vec<u64> = self.by_thread.iter().map(ByType::total).collect();
         let (least, most) = (totals.iter().min(), totals.iter().max());
         let sum: u64 = totals.iter().sum();
         match (least, most) {

@@ -61,9 +61,8 @@ fn table(s: &Source<'_>, n: u32, o: &Outcome) -> Table {
     let numbers = [all_of, operations, 100.0 * o.per_op(), o.ops_per_second].map(number);
     t.caption = s.tw(words::CONFLICT_TABLE_CAPTION, &numbers.each_ref().map(String::as_str));
     for (n, thread) in (1..).zip(&o.by_thread) {
-        let counts = thread.each();
         let mut row = vec![Cell::text(format!("T{n}"))];
-        row.extend(counts.into_iter().chain([counts.iter().sum()]).map(count));
+        row.extend(thread.each().into_iter().chain([thread.total()]).map(count));
         t.rows.push(row);
     }
     let mut row = vec![Cell::text(all.clone()).class("sum")];

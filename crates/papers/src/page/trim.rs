@@ -27,7 +27,7 @@ fn pages(s: &Source<'_>, runs: &Runs) -> Figure {
     let classes = runs.iter().flat_map(|pages| pages.0.keys().map(String::as_str));
     let classes: BTreeSet<&str> = classes.filter(|class| *class != "journal").collect();
     // What there is most of is at the bottom.
-    let sum = |class: &str| runs.iter().map(|pages| pages.of(class)).sum::<u64>();
+    let sum = |class: &str| runs.iter().map(|pages| u128::from(pages.of(class))).sum::<u128>();
     let mut classes: Vec<&str> = classes.into_iter().collect();
     classes.sort_by_key(|class| std::cmp::Reverse(sum(class)));
     let series = classes.iter().enumerate().map(|(style, class)| {

@@ -115,7 +115,7 @@ pub struct Series {
     pub name: String,
     /// The points, `x` rising.
     pub points: Vec<Point>,
-    /// Colour, and with it marker and hatching: [`super::draw::STYLES`] of them.
+    /// Colour, and with it marker and hatching: [`super::STYLES`] of them.
     pub style: usize,
     /// Dashes of the line: 0 is none.
     pub dash: usize,

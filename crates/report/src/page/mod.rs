@@ -32,6 +32,7 @@ use serde_json::Value;
 
 pub use self::block::Block;
 pub use self::claim::{Claim, Remark};
+pub use self::draw::STYLES;
 pub use self::figure::{Axis, Figure, Mark, Point, Series, Shape};
 pub use self::jobs::{Completion, Direction, Fio, Job, Latency, Percentiles, Rated};
 pub use self::lanes::{Lane, Lanes, Span};
