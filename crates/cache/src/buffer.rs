@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use wp_base::live::{Kind, Tally};
-use wp_medium::Slice;
+use wp_medium::{Slice, Versions};
 use wp_rt::{Rt, WaitQueue};
 
 /// A bit of a buffer's state. Names are those of `BH_*`.
@@ -150,6 +150,13 @@ impl Buffer {
     /// Its contents, by reference: later writes to the buffer do not change them.
     pub fn snapshot(&self) -> Slice {
         self.data.borrow().clone()
+    }
+
+    /// Its contents, held compactly: what of them is not zero. For what is mostly zeroes and
+    /// changes again soon: whoever gets them does not share the buffer's own page, which is not
+    /// copied then.
+    pub fn compact(&self) -> Slice {
+        self.with(|bytes| Slice::of_page(Versions::only(bytes), 0, self.len))
     }
 
     /// Replaces its contents, by reference. `contents` must be as long as the buffer.

@@ -5,7 +5,7 @@
 //! Layout:     changes are runs of words that differ: place and number of words, a byte each less
 //!             one where it is a number, then the words.
 
-use crate::{PAGE_BYTES, Page};
+use crate::{PAGE_BYTES, Page, ZERO_PAGE};
 
 /// Versions between two whole pages.
 const DEPTH: u32 = 64;
@@ -151,7 +151,14 @@ impl Versions {
 
     /// `bytes` as the first and only version: what of them is not zero is held.
     pub fn only(bytes: &[u8]) -> Page {
-        Versions::default().next(bytes)
+        let Ok(whole) = bytes.try_into() else { return Versions::default().next(bytes) };
+        match differences(&ZERO_PAGE, whole) {
+            Some(runs) if runs.is_empty() => Page::zeroed(),
+            Some(runs) => {
+                Page::packed(Changes { base: Page::zeroed(), runs: runs.into(), depth: 1 })
+            }
+            None => Page::from_bytes(whole),
+        }
     }
 }
 
@@ -190,5 +197,11 @@ mod tests {
         assert!(versions.next(b"one").same(&first) && !versions.next(b"two").same(&first));
         assert_eq!(&Versions::only(&[7; 1024]).bytes()[1020..1028], [7, 7, 7, 7, 0, 0, 0, 0]);
         assert!(Versions::only(&[]).same(&Page::zeroed()));
+        let (mut few, many) = ([0; PAGE_BYTES], [7; PAGE_BYTES]);
+        few[4090] = 9;
+        assert!(Versions::only(&few).changes().is_some() && Versions::only(&few).bytes() == &few);
+        assert!(
+            Versions::only(&many).changes().is_none() && Versions::only(&many).bytes() == &many
+        );
     }
 }

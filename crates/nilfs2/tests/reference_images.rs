@@ -37,7 +37,7 @@ fn lines(f: &FileInfo, expected: &Value) -> (String, String) {
             "mode" => {
                 let mode = value.as_str().expect("octal").trim_start_matches("0o");
                 let mode = u32::from_str_radix(mode, 8).expect("octal");
-                if mode & 0o7777 == u32::from(f.mode) { value.clone() } else { f.mode.into() }
+                if mode & 0o7777 == f.mode { value.clone() } else { f.mode.into() }
             }
             other => panic!("{other} is nothing that we compare"),
         };

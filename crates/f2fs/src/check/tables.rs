@@ -142,7 +142,7 @@ impl<'a> Tables<'a> {
         }
         for (entry, segment) in self.sit.iter().zip(0..) {
             if let Err(c) = entry.verify(segment, 0) {
-                report.corrupt(Kind::SitEntry, &format!("segment {segment}"), &c);
+                report.corrupt(Kind::SitEntry, format!("segment {segment}"), &c);
             }
         }
         Ok(())

@@ -243,7 +243,7 @@ fn attributes(
         bytes.extend_from_slice(block.get(..Node::BODY_BYTES).unwrap_or(&[]));
     }
     match xattr::load(&bytes, 0) {
-        Err(c) => report.corrupt(Kind::Attribute, &format!("inode {ino}"), &c),
+        Err(c) => report.corrupt(Kind::Attribute, format!("inode {ino}"), &c),
         Ok(all) => {
             let unknown = all.iter().find(|a| xattr::prefix(a.name_index).is_none());
             if let Some(a) = unknown {

@@ -33,8 +33,9 @@ use super::data::{BIO_BLOCKS, BLOCK};
 use super::direct::Dio;
 use super::dnode::{Dnode, Find, Found};
 use super::inode::{Inode, fi};
-use super::io::{Held, Kind, Of, Page};
+use super::io::{Held, Kind};
 use super::mount::{DirectMode, F2fs, FsyncMode};
+use super::sent::{Of, Page};
 use crate::disk::{Summary, addr};
 use crate::site;
 

@@ -18,6 +18,7 @@ use wp_rt::{CpuOp, Rt, WaitQueue};
 
 use super::direct_log::Arrivals;
 use super::mount::F2fs;
+use super::sent::{Of, Page};
 use crate::disk::{Geometry, Log, Summary};
 use crate::site;
 
@@ -83,34 +84,6 @@ pub(crate) struct IpuRun {
     pub id: Option<u64>,
     /// Address of the last block.
     pub last: u32,
-}
-
-/// Whose a block in a bio is.
-pub(super) enum Of {
-    /// A cache's.
-    Cache(Rc<Mapping>, Rc<Buffer>),
-    /// A direct write's: its contents, and who waits.
-    Direct(Slice, Rc<Arrivals>),
-}
-
-impl Of {
-    fn contents(&self) -> Slice {
-        match self {
-            Of::Cache(_, buf) => buf.snapshot(),
-            Of::Direct(data, _) => data.clone(),
-        }
-    }
-}
-
-/// A block in a bio.
-pub(super) struct Page {
-    pub of: Of,
-    /// Inode that a node is of.
-    pub ino: u32,
-    /// A checkpoint waits for it.
-    pub cp: bool,
-    /// It is on the list of fsynced nodes.
-    pub listed: bool,
 }
 
 /// A bio that grows.
@@ -356,7 +329,7 @@ impl F2fs {
             self.note_device(page.ino, addr, 1);
         }
         let slot = Io::slot(kind, log);
-        let seg = page.of.contents();
+        let seg = page.of.contents(kind);
         // What need not be the same for a block to join a bio; the bio keeps its first block's.
         let passed_over = match self.opts.era.flush_flags_merge {
             true => Flags::PREFLUSH | Flags::FUA,

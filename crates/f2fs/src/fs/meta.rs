@@ -11,8 +11,9 @@ use wp_cache::{BufFlag, Buffer, Fut, Mapping, WbControl, WbOps};
 use wp_medium::Slice;
 
 use super::counts::Dirty;
-use super::io::{Kind, Of, Page};
+use super::io::Kind;
 use super::mount::F2fs;
+use super::sent::{Of, Page};
 use crate::disk::Block;
 
 /// Flags of metadata, read and written.

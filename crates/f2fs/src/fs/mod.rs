@@ -51,6 +51,7 @@ mod ops;
 mod rename;
 mod replace;
 mod segments;
+mod sent;
 mod sit;
 mod space;
 mod summary;

@@ -16,10 +16,11 @@ use wp_rt::CpuOp;
 
 use super::counts::Dirty;
 use super::inode::Inode;
-use super::io::{Held, Kind, Of, Page};
+use super::io::{Held, Kind};
 use super::meta::{change, show};
 use super::mount::F2fs;
 use super::nat::NodeInfo;
+use super::sent::{Of, Page};
 use crate::disk::{Footer, Geometry, Log, Node, Summary, addr, tree};
 use crate::site;
 
