@@ -23,6 +23,7 @@ use wp_block::{KeepInZone, LossEffect, ZoneOrder};
 use wp_medium::{Medium, Slice};
 
 use crate::states::Kept;
+use crate::stretches::first_gone;
 use crate::tape::{Entry, Tape, device_of};
 use crate::zoned::ZoneSpace;
 
@@ -192,7 +193,7 @@ pub struct History {
     /// The device's zones, if it has any.
     pub zones: Option<ZoneSpace>,
     /// For each unit the first frame in which it or a later one is gone.
-    first_gone: Vec<u32>,
+    pub(crate) first_gone: Vec<u32>,
 }
 
 /// Units of `atomic` bytes from a write.
@@ -353,12 +354,8 @@ impl Builder {
     }
 
     fn finish(self, end: usize) -> History {
-        let mut first_gone: Vec<u32> = self.units.iter().map(|u| u.gone).collect();
-        for i in (1..first_gone.len()).rev() {
-            first_gone[i - 1] = first_gone[i - 1].min(first_gone[i]);
-        }
-        let zones = self.space;
-        History { units: self.units, frames: self.frames, end, zones, first_gone }
+        let first_gone = first_gone(&self.units);
+        History { units: self.units, frames: self.frames, end, zones: self.space, first_gone }
     }
 }
 

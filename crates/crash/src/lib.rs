@@ -25,6 +25,7 @@ mod second;
 mod snapshots;
 mod state;
 mod states;
+mod stretches;
 mod subject;
 mod sums;
 mod tape;

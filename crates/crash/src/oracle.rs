@@ -60,6 +60,9 @@ fn judge_in_order(
     if let Some(fault) = outcome.faults.first() {
         out.push(whole(Rule::Metadata, "a clean check", fault));
     }
+    if profile.image_alone {
+        return out;
+    }
     let begun = ledger.order.newest_begun(begun);
     let judge = Judge { ledger, outcome, begun, ended, profile };
     judge.of_files(&mut out);

@@ -116,6 +116,8 @@ pub struct Profile {
     /// `fallocate` through a descriptor opened with `O_SYNC` or `O_DSYNC` makes the length durable
     /// (not POSIX; ext4, `ext4_fallocate`, and XFS; not F2FS).
     pub fallocate_syncs: bool,
+    /// Nobody knows the calls of the run: only whether it recovers and is sound is judged (O0, O1).
+    pub image_alone: bool,
     /// `fsync` and `fdatasync` promise order and no more: `fbarrier` and `fdatabarrier` under
     /// another name (BarrierFS' programs that need no durability).
     pub syncs_only_order: bool,
@@ -137,6 +139,7 @@ impl Profile {
         new_by_fdatasync: false,
         reads_stay: false,
         fallocate_syncs: false,
+        image_alone: false,
         syncs_only_order: false,
     };
     /// What a file system promises.

@@ -66,6 +66,9 @@ pub struct Tape {
     pub durable: Vec<u64>,
     /// Numbers of devices that honour barrier writes ([`Limits::barrier_writes`]).
     pub ordered: Vec<u64>,
+    /// Is nothing known of its requests but the order in which they completed, as of a log of them?
+    /// Then none is in flight while another one completes.
+    pub only_completions: bool,
     /// Units of the last model view: (sequence, sector).
     last: Vec<(u64, u64)>,
     last_zones: Option<Rc<Vec<Zone>>>,

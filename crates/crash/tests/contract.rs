@@ -363,3 +363,40 @@ fn a_limit_of_states_leaves_some_of_each_kind_and_all_of_few() {
     assert!(complete);
     assert_eq!(few, states(4, u64::MAX, 1, false).0);
 }
+
+#[test]
+fn a_stretch_of_a_log_has_the_states_of_its_frames() {
+    for seed in 0..200 {
+        let mut rng = Rng::stream(seed, "a log");
+        let (mut entries, mut marks) = (Vec::new(), 0);
+        for id in 0..14 {
+            let (op, flags) = match rng.below(8) {
+                0 => (Op::Flush, Flags::NONE),
+                1 => (Op::Write, Flags::FUA),
+                2 => {
+                    entries.extend([Entry::Begin(marks), Entry::End(marks)]);
+                    marks += 1;
+                    continue;
+                }
+                _ => (Op::Write, Flags::NONE),
+            };
+            entries.push(submit(id, op, flags, rng.below(4), id + 1));
+            entries.push(Entry::Complete { id, ok: true });
+        }
+        let tape = tape(entries);
+        let each = History::permitted(&tape, &Contract::HONEST);
+        let joined = each.clone().in_stretches(&tape);
+        assert!(joined.frames.len() <= each.frames.len());
+        assert_eq!(visited(&joined, 14), visited(&each, 14), "seed {seed}: {tape:?}");
+        for (number, frame) in joined.frames.iter().enumerate() {
+            let live = |n: &u32| joined.units[*n as usize].gone > number as u32;
+            assert!(frame.live.iter().all(live), "seed {seed}, frame {number}");
+        }
+        // It lasts as long: of each state the last moment at which it can be there is the same.
+        let ends = |history: &History| {
+            let last = |n: usize| history.until(n, |_| false);
+            (0..history.frames.len()).map(last).collect::<BTreeSet<usize>>()
+        };
+        assert!(ends(&joined).is_subset(&ends(&each)), "seed {seed}");
+    }
+}
