@@ -80,6 +80,9 @@ impl Campaign {
     /// The first frame of a run that is explored: that in which the acknowledgement returns with
     /// which it begins. The last one of a run that does not acknowledge so much.
     pub(super) fn first_frame(&self, played: &Played, history: &History) -> usize {
+        if let Source::Log(log) = &self.source {
+            return log.first_frame(&played.tape, history);
+        }
         if self.after_acks == 0 {
             return 0;
         }
@@ -115,9 +118,18 @@ impl Campaign {
 }
 
 impl Campaign {
-    /// Plays program `n` on a new file system. Errors: as [`super::play()`].
+    /// What its programs begin on. Errors: as of [`Bench::image`]; those of the host.
+    pub fn image(&self) -> Result<Medium, MachineError> {
+        match &self.source {
+            Source::Log(log) => log.image(),
+            _ => self.bench.image(),
+        }
+    }
+
+    /// Plays program `n` on what [`Campaign::image`] gave. Errors: as [`super::play()`].
     pub fn play(&self, image: Medium, n: u64) -> Result<Played, MachineError> {
         match &self.source {
+            Source::Log(log) => log.play(image),
             Source::Lives(lives) => lives.play(&self.bench, self.space, image, n),
             source => play_on(&self.bench, image, &source.program(n)),
         }

@@ -121,7 +121,7 @@ fn play(
     out: &mut Findings,
 ) -> Result<Vec<(u64, Rc<Played>)>, GivenUp> {
     let mut plays = Vec::new();
-    let image = match c.bench.image() {
+    let image = match c.image() {
         Ok(image) => image,
         Err(_) if abandon() => return Err(None),
         Err(e) => {

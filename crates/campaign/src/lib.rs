@@ -35,6 +35,7 @@ mod story;
 pub mod stress;
 mod why;
 pub mod wild;
+mod write_log;
 
 pub use calls::{Calls, FailedCall};
 pub use campaign::{Campaign, Watch, resume, run};
@@ -52,3 +53,4 @@ pub use space::Space;
 pub use speed::{Speed, speed};
 pub use story::Cut;
 pub use wild::Extras;
+pub use write_log::{LogError, LogFile, LoggedRun};

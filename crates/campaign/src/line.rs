@@ -145,7 +145,8 @@ pub fn arguments(c: &Campaign) -> String {
         write!(t, " --atomic {n}").expect(LINE);
     }
     let held = held(&c.profile);
-    if c.profile != Profile::mounted(c.bench.fs, &c.bench.fs_options) {
+    let mounted = Profile::mounted(c.bench.fs, &c.bench.fs_options);
+    if !c.profile.image_alone && c.profile != mounted {
         write!(t, " --require {}", held.join("+")).expect(LINE);
     }
     if !c.bench.stale {

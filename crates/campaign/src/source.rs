@@ -7,6 +7,7 @@ use wp_workload::program::{Interleavings, Program};
 use super::lives::Lives;
 use super::sequences::Of;
 use super::wild::{self, Extras};
+use super::write_log::LoggedRun;
 use super::{database, sequences};
 
 /// Where programs come from.
@@ -16,6 +17,8 @@ pub enum Source {
     Text(Program),
     /// One with power failures in it.
     Lives(Arc<Lives>),
+    /// What a log of writes has in it; nothing is played.
+    Log(Arc<LoggedRun>),
     /// Interleavings of one with threads.
     Threads(Arc<Interleavings>),
     /// Every sequence of this number of these operations.
@@ -49,7 +52,7 @@ impl Source {
     /// How many there are; `None`: as many as one likes.
     pub fn count(&self) -> Option<u64> {
         match self {
-            Source::Text(_) => Some(1),
+            Source::Text(_) | Source::Log(_) => Some(1),
             Source::Lives(lives) => Some(lives.count()),
             Source::Threads(all) => Some(all.programs().len() as u64),
             Source::Sequences(of, length) => Some(sequences::count(*of, *length)),
@@ -57,11 +60,12 @@ impl Source {
         }
     }
 
-    /// Program number `n`.
+    /// Program number `n`; of a log one without calls.
     pub fn program(&self, n: u64) -> Program {
         match self {
             Source::Text(p) => p.clone(),
             Source::Lives(lives) => lives.program(n),
+            Source::Log(_) => Program::default(),
             Source::Threads(all) => all.programs().get(n as usize).cloned().unwrap_or_default(),
             Source::Sequences(of, length) => sequences::program(*of, *length, n),
             Source::Wild { seed, calls, extras } => {

@@ -81,7 +81,11 @@ impl Space {
                     lost_barriers: false,
                     zone_order: ZoneOrder::Prefix,
                 };
-                History::permitted(&played.tape, &contract)
+                let history = History::permitted(&played.tape, &contract);
+                match played.tape.only_completions {
+                    true => history.in_stretches(&played.tape),
+                    false => history,
+                }
             }
         }
     }
