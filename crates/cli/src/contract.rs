@@ -242,6 +242,18 @@ pub static CONTRACTS: &[Contract] = &[
         ],
         is_stream: true,
     },
+    Contract {
+        verb: "crash log",
+        yes: "crash states of the log were recovered, and none breaks a rule",
+        work: Work::Own("states recovered, in `totals` of the summary"),
+        exits: &[
+            (Exit::No, "a rule is broken, or the log is damaged"),
+            FEATURE,
+            (Exit::Simulated, "the log could not be explored"),
+            STOPPED,
+        ],
+        is_stream: true,
+    },
     verb(
         "crash show",
         "the crash state was recovered, and breaks no rule",

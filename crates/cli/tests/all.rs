@@ -5,6 +5,7 @@ mod applications;
 mod bad_input;
 mod containers;
 mod crash;
+mod crash_log;
 mod docs;
 mod exercise;
 mod experiments;

@@ -17,7 +17,8 @@ says which items count; with `--json` the document has their number as `work`
 
 With `--json` stdout is always one JSON document, also after usage errors, bugs and interrupts.
 Its field `ok` says whether the exit code is 0. The document of an error has `error.code`,
-`error.message` and `error.help`. `crash run` streams one object a line, and its last line has `ok`.
+`error.message` and `error.help`. `crash run` and `crash log` stream
+one object a line, and the last line has `ok`.
 `writepath list verbs --json` prints this page for programs. A stdout that is closed at the start
 (`>&-`) is opened as `/dev/null`.
 

@@ -6,6 +6,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::log::{LogArgs, OverArgs};
+
 /// Arguments.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -16,6 +18,7 @@ use std::path::PathBuf;
     \x20 writepath crash --check ./check.sh -- ./my-program\n\
     \x20 writepath crash run.txt --fs ext4,era=3.4 --fs f2fs --fs btrfs --device ssd-128\n\
     \x20 writepath crash wild --count 1000 --state-file crash.state\n\
+    \x20 writepath crash log app.log --base base.img --fs ext4\n\
     \x20 writepath crash show log.txt 4:0,1 --fs ext4,nobarrier\n\
     \x20 writepath crash bug A3"
 )]
@@ -31,6 +34,11 @@ pub struct Args {
 pub(super) enum What {
     /// Explore every crash state of programs; the word `run` may be left out
     Run(Box<RunArgs>),
+    /// Explore every crash state of a log of writes (dm-log-writes)
+    ///
+    /// The log has the contents of every write: of a real kernel's dm-log-writes, or of `writepath
+    /// serve --log-writes`. Each state that the drive may hold is recovered and checked.
+    Log(Box<LogArgs>),
     /// Show one crash state: the timeline, the files after recovery, the broken rule
     ///
     /// Each failure that `crash run` prints ends with the command line that shows it.
@@ -149,11 +157,13 @@ pub(super) struct RunArgs {
 pub(super) struct ShowArgs {
     #[command(flatten)]
     pub help: HelpArgs,
-    /// Program: a file, JOB.fio, steps in one argument, or seq-2, wild (--first)
+    /// A file, JOB.fio, a log of writes, steps in one argument, or seq-2, wild
     pub program: String,
     /// Crash point FRAME, without the writes U, V, …
     #[arg(value_name = "FRAME[:U,V]")]
     pub state: String,
+    #[command(flatten)]
+    pub over: OverArgs,
     /// Number of the program, of a word that stands for many
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(help_heading = "Programs")]
@@ -280,9 +290,9 @@ pub(super) struct CompareArgs {
     pub rules: RulesArgs,
 }
 
-const FS: &str = "ext4,era=6.18";
+pub(super) const FS: &str = "ext4,era=6.18";
 const DEVICE: &str = "fixed";
-const SPACE: &str = "permitted";
+pub(super) const SPACE: &str = "permitted";
 
 /// Help that fits a screen: what needs more stands in the manual page.
 #[derive(clap::Args)]
@@ -334,7 +344,7 @@ pub(super) struct ProgramsArgs {
 }
 
 /// How programs are generated.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Default)]
 pub(super) struct GeneratedArgs {
     /// Seed of random programs and of sampled crash states
     #[arg(long, default_value_t = 1)]
@@ -359,7 +369,7 @@ pub(super) struct GeneratedArgs {
 }
 
 /// The machine, except for its file system and device.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(super) struct MachineArgs {
     /// Device capacity: 128M [default: smallest of 64M to 512M that fits]
     #[arg(long)]
@@ -385,7 +395,7 @@ pub(super) struct MachineArgs {
 }
 
 /// Which crash states there are.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(super) struct StatesArgs {
     /// Bytes that the drive writes atomically [default: as the device says]
     #[arg(long)]

@@ -52,6 +52,12 @@ pub(super) fn key(x: &Exploration, is_resumed: bool) -> String {
         let whole: String = all.programs().iter().map(ToString::to_string).collect();
         t += &format!(" interleavings {}", digest(whole.as_bytes()));
     }
+    if let Source::Log(run) = &c.source {
+        for path in std::iter::once(&run.file().path).chain(&run.file().base) {
+            t += &format!(" file {}", digest_of(path).unwrap_or_else(|e| e.to_string()));
+        }
+        t += if run.file().acks { " --marks" } else { "" };
+    }
     for (entry, here) in c.known.entries() {
         t += &format!(" known {} {here}", digest(format!("{entry:?}").as_bytes()));
     }

@@ -1,8 +1,8 @@
 //! `crash`: power failures of programs.
 //!
 //! Picture: [`args`] (what clap reads) -> [`plan`] (the same, typed; every usage error) -> one room
-//!          for each subcommand: [`hunt`], [`folder`] and [`modes`] of `run`, [`show`], [`bug`],
-//!          [`mutate`], [`compare`].
+//!          for each subcommand: [`hunt`], [`folder`] and [`modes`] of `run`, [`log`], [`show`],
+//!          [`bug`], [`mutate`], [`compare`].
 
 mod args;
 mod bug;
@@ -12,6 +12,7 @@ mod folder;
 mod host;
 mod hunt;
 mod key;
+mod log;
 mod modes;
 pub mod mutate;
 mod plan;
@@ -36,8 +37,10 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let done = match &a.what {
         None => explore(&a.run, out),
         Some(What::Run(a)) => explore(a, out),
+        Some(What::Log(a)) => log::run(a, out),
         Some(What::Show(a)) => refused_job(&a.program, out)
-            .and_then(|()| Show::new(a).map_err(told))
+            .and_then(|()| log::shown(a, out))
+            .and_then(|log| Show::new(a, log).map_err(told))
             .and_then(|plan| show::run(&plan, out)),
         Some(What::Bug(a)) => Bug::new(a).map_err(told).and_then(|plan| bug::run(&plan, out)),
         Some(What::Mutate(a)) => {

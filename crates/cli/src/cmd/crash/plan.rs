@@ -13,7 +13,7 @@ use wp_campaign::mutate;
 use super::args::{BugArgs, CompareArgs, MutateArgs, ProgramsArgs, RunArgs, ShowArgs};
 use super::check::Check;
 use super::programs::Programs;
-use super::setup::{Given, Setup, known};
+use super::setup::{Given, Of, Setup, known};
 use crate::output::{Exit, Out};
 
 /// What is wrong in a command line, or in a file that it names.
@@ -55,7 +55,8 @@ pub(super) struct Effort {
 }
 
 impl Effort {
-    fn new(workers: Option<usize>, budget: Option<&str>) -> Result<Effort, Wrong> {
+    /// Errors: a budget that is no time.
+    pub(super) fn new(workers: Option<usize>, budget: Option<&str>) -> Result<Effort, Wrong> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let limit = budget.map(|text| time("--budget", text)).transpose();
         let limit = limit.map_err(|e| Wrong::new("budget", e, ""))?;
@@ -233,7 +234,7 @@ fn setup(a: &RunArgs, fs: &str, check: Option<Check>) -> Result<Setup, Wrong> {
         states: &a.states,
         rules: &a.rules,
         generated: &a.programs.generated,
-        is_of_host: !a.programs.command.is_empty(),
+        of: Of::named(&a.programs),
     })?;
     let mut setup = setup.of_programs(&a.programs).sampled(&a.samples);
     setup.known = known(a.checks.known.as_deref(), &setup.words)?;
@@ -280,8 +281,8 @@ pub(super) struct Show {
 }
 
 impl Show {
-    /// Errors: what is wrong in the arguments.
-    pub(super) fn new(a: &ShowArgs) -> Result<Show, Wrong> {
+    /// `log`: the log that is shown, if it is no program. Errors: what is wrong in the arguments.
+    pub(super) fn new(a: &ShowArgs, log: Option<Programs>) -> Result<Show, Wrong> {
         let (frame, lost) = a.state.split_once(':').unwrap_or((&a.state, ""));
         let lost: Result<Vec<usize>, _> =
             lost.split(',').filter(|w| !w.is_empty()).map(str::parse).collect();
@@ -289,14 +290,15 @@ impl Show {
             let what = format!("{}: no crash state; write FRAME or FRAME:U,V", a.state);
             return Err(Wrong::new("state", what, "writepath crash show log.txt 4:0,1"));
         };
-        let programs = Programs::named(&a.program)?;
+        let of = if log.is_some() { Of::Log } else { Of::Programs };
+        let programs = log.map_or_else(|| Programs::named(&a.program), Ok)?;
         let mut setup = Setup::new(&Given {
             words: [&a.fs, &a.device, &a.space],
             machine: &a.machine,
             states: &a.states,
             rules: &a.rules,
             generated: &a.generated,
-            is_of_host: false,
+            of,
         })?;
         (setup.first, setup.count, setup.second) = (a.first, Some(1), a.second);
         let (image, reproducer) = (a.image.clone(), a.reproducer.clone());
@@ -410,7 +412,7 @@ impl Compare {
                 states: &a.states,
                 rules: &a.rules,
                 generated: &a.programs.generated,
-                is_of_host: !a.programs.command.is_empty(),
+                of: Of::named(&a.programs),
             })?;
             Ok::<Setup, Wrong>(setup.of_programs(&a.programs).sampled(&a.samples))
         };

@@ -1,11 +1,12 @@
 //! The programs that a command line of `crash` names, and how they are generated.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wp_base::plain::Shown as _;
 use wp_campaign::programs::{Make, NAMED};
 use wp_campaign::wild::Extras;
-use wp_campaign::{Bench, Of, Source, line};
+use wp_campaign::{Bench, LogFile, LoggedRun, Of, Source, line};
 use wp_machine::host::text;
 use wp_machine::workload::fio;
 use wp_workload::fio::RunOptions;
@@ -13,6 +14,7 @@ use wp_workload::program::Program;
 
 use super::args::GeneratedArgs;
 use super::plan::Wrong;
+use crate::internal::shell;
 
 /// Sequences by what their names begin with.
 const SEQUENCES: [(&str, Of); 2] = [("seq-", Of::Ace), ("calls-", Of::Further)];
@@ -47,6 +49,8 @@ enum Origin {
     Job([Result<Program, String>; 2]),
     /// What a program of the host did, and the file that has it.
     Recorded(Program, Option<PathBuf>),
+    /// What a log has recorded of a device.
+    Log(Arc<LoggedRun>),
 }
 
 impl Programs {
@@ -74,6 +78,12 @@ impl Programs {
         Programs { word: "-- CMD".to_owned(), origin }
     }
 
+    /// What a log has recorded of a device.
+    pub(super) fn logged(run: LoggedRun) -> Programs {
+        let word = run.file().path.to_string_lossy().into_owned();
+        Programs { word, origin: Origin::Log(Arc::new(run)) }
+    }
+
     /// As the user named them.
     pub(super) fn word(&self) -> &str {
         &self.word
@@ -85,6 +95,7 @@ impl Programs {
             Origin::Recorded(_, Some(path)) => path.shown().to_string(),
             Origin::Recorded(_, None) => "FILE-OF---record".to_owned(),
             Origin::Steps(program) => line::quoted(program),
+            Origin::Log(run) => shell(&run.file().path.shown()),
             _ => self.word.clone(),
         }
     }
@@ -122,6 +133,7 @@ impl Programs {
             Origin::Steps(program) | Origin::File(program) | Origin::Recorded(program, _) => {
                 Source::Text(program.clone())
             }
+            Origin::Log(run) => Source::Log(run.clone()),
             Origin::Job([with, without]) => {
                 let job = if bench.fs.offers.fallocate { with } else { without };
                 Source::Text(job.clone()?)
@@ -168,6 +180,10 @@ fn origin(word: &str) -> Result<Origin, String> {
 
 /// The program of a file.
 fn file(path: &Path) -> Result<Origin, String> {
+    if LogFile::is_log(path).unwrap_or(false) {
+        let name = path.shown();
+        return Err(format!("{name}: no program but a log of writes: writepath crash log {name}"));
+    }
     let text = text::read(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => format!("{}: no such file", path.shown()),
         _ => format!("{}: {e}", path.shown()),

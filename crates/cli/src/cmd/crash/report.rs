@@ -8,6 +8,7 @@ use wp_campaign::{Calls, Campaign, FailedCall, Findings, Found, Source, line as 
 use wp_crash::{Rule, Totals, Violation};
 use wp_workload::program::Interleavings;
 
+use super::log;
 use super::reduced::Reduced;
 use super::setup::Exploration;
 
@@ -268,20 +269,21 @@ fn with_era(x: &Exploration) -> String {
 /// For people.
 pub(super) fn text(x: &Exploration, f: &Findings, least: &[Reduced], session: &Session) -> String {
     let (c, words) = (&x.campaign, &x.setup.words);
-    let mut t = String::new();
-    writeln!(
-        t,
-        "{} on {} ({}), {} crash states, free blocks {}:",
-        with_era(x),
-        words.device,
-        size(x),
-        words.space,
-        if c.bench.stale { "hold old data" } else { "are trimmed" }
-    )
-    .expect(LINE);
+    let mut t = match &c.source {
+        Source::Log(run) => log::head(run, &with_era(x), &words.space),
+        _ => format!(
+            "{} on {} ({}), {} crash states, free blocks {}:\n",
+            with_era(x),
+            words.device,
+            size(x),
+            words.space,
+            if c.bench.stale { "hold old data" } else { "are trimmed" }
+        ),
+    };
     let explored = explored(f);
     t += &interleavings(c).map(|(line, _)| line).unwrap_or_default();
-    for (_, name, n) in numbers(&explored) {
+    let is_log = matches!(c.source, Source::Log(_));
+    for (_, name, n) in numbers(&explored).into_iter().skip(usize::from(is_log)) {
         writeln!(t, "  {name:<26} {n:>14}").expect(LINE);
     }
     t += &calls(x, f);
@@ -346,13 +348,14 @@ fn sampling(c: &Campaign, explored: &Totals) -> String {
 /// Is the file system held to a rule?
 fn is_held(c: &Campaign, rule: Rule) -> bool {
     match rule {
+        Rule::Metadata => c.check,
+        Rule::Application => c.command.is_some(),
+        _ if c.profile.image_alone => rule == Rule::Recoverable,
         Rule::SizeAhead => c.profile.size_with_data || c.profile.cut_stays_cut,
         Rule::TailAhead => c.profile.tail_with_data,
         Rule::MixedVersions => c.profile.one_version,
         Rule::Order => c.profile.names_in_order,
         Rule::Replaced => c.profile.replaces_whole,
-        Rule::Metadata => c.check,
-        Rule::Application => c.command.is_some(),
         _ => true,
     }
 }
@@ -370,14 +373,12 @@ fn verdict(x: &Exploration, f: &Findings, (rule, states): (Rule, u64)) -> String
     let mut t = format!("{:<20} {verdict}\n", rule.name());
     let unfinished = f.unfinished.iter().flat_map(|u| &u.found);
     if let Some(found) = f.found.iter().chain(unfinished).find(|f| f.violation.rule == rule) {
-        writeln!(
-            t,
-            "  program {}: {}\n  {}",
-            named(c, found.program),
-            violation(&found.violation),
-            replay(x, found)
-        )
-        .expect(LINE);
+        let program = match &c.source {
+            Source::Log(_) => String::new(),
+            _ => format!("program {}: ", named(c, found.program)),
+        };
+        let (what, line) = (violation(&found.violation), replay(x, found));
+        writeln!(t, "  {program}{what}\n  {line}").expect(LINE);
     }
     t
 }
@@ -466,6 +467,9 @@ pub(super) fn document(x: &Exploration, f: &Findings) -> Value {
     });
     if let Some((_, value)) = interleavings(c) {
         document["interleavings"] = value;
+    }
+    if let Source::Log(run) = &c.source {
+        document["log"] = log::document(run);
     }
     document
 }

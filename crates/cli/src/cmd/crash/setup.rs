@@ -16,6 +16,7 @@ use wp_workload::program::{Call, Interleavings, Program};
 
 use super::args::{GeneratedArgs, MachineArgs, ProgramsArgs, RulesArgs, SamplesArgs, StatesArgs};
 use super::check::Check;
+use super::log;
 use super::plan::Wrong;
 use super::programs::Programs;
 use crate::cmd::eras;
@@ -48,8 +49,25 @@ pub(super) struct Given<'a> {
     pub states: &'a StatesArgs,
     pub rules: &'a RulesArgs,
     pub generated: &'a GeneratedArgs,
-    /// Is it for a program of the host, of whose needs nobody knows?
-    pub is_of_host: bool,
+    pub of: Of,
+}
+
+/// What a setting is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Programs of ours.
+    Programs,
+    /// A program of the host, of whose needs nobody knows.
+    Host,
+    /// A log: the machine runs nothing, and nobody knows the calls.
+    Log,
+}
+
+impl Of {
+    /// Of the programs that are named.
+    pub(super) fn named(a: &ProgramsArgs) -> Of {
+        if a.command.is_empty() { Of::Programs } else { Of::Host }
+    }
 }
 
 /// A machine, its crash states, and what they are held to.
@@ -88,7 +106,10 @@ impl Setup {
         let bench = bench(&words, given)?;
         verify_parts(&bench)?;
         Ok(Setup {
-            profile: profile(given.rules.require.as_deref(), &bench)?,
+            profile: Profile {
+                image_alone: given.of == Of::Log,
+                ..profile(given.rules.require.as_deref(), &bench)?
+            },
             space: crash_states(&words.space, given.states.atomic)?,
             words,
             bench,
@@ -139,7 +160,8 @@ impl Setup {
             return Err(format!("--first {}: there are only {all} programs", self.first));
         }
         let first = source.program(self.first);
-        if first.calls().next().is_none() {
+        let is_log = matches!(source, Source::Log(_));
+        if first.calls().next().is_none() && !is_log {
             return Err("the program has no calls: nothing would be explored".to_owned());
         }
         let acks = first.calls().filter(|c| matches!(c, Call::Ack(_))).count();
@@ -147,7 +169,7 @@ impl Setup {
             let n = self.after_acks;
             return Err(format!("--after-acks {n}: the program makes {acks} acknowledgements"));
         }
-        let command = self.check.as_ref().map(|check| check.command(first.is_recorded()));
+        let command = self.check.as_ref().map(|check| check.command(first.is_recorded() || is_log));
         let campaign = Campaign {
             bench: self.bench.clone(),
             source,
@@ -197,10 +219,11 @@ impl Exploration<'_> {
         self.campaign.source.program(self.campaign.programs.0)
     }
 
-    /// What makes random programs again.
+    /// What makes random programs again, or names the device of a log.
     pub(super) fn generator(&self) -> String {
         let g = &self.setup.generated;
-        match self.campaign.source {
+        match &self.campaign.source {
+            Source::Log(run) => log::options(run.file()),
             Source::Wild { .. } => {
                 let no_direct = if g.no_direct { " --no-direct" } else { "" };
                 format!(" --calls {}{no_direct}", g.calls)
@@ -255,7 +278,7 @@ fn bench(words: &Words, given: &Given) -> Result<Bench, String> {
     let is_sized = wp_device::find(&device).is_none_or(sized);
     let capacity = match &words.size {
         Some(size) => Some(crate::cmd::size(size)?),
-        None => given.is_of_host.then_some(HOST),
+        None => (given.of == Of::Host).then_some(HOST),
     };
     if let Some(bytes) = capacity.filter(|_| is_sized) {
         device_params.push(("capacity_bytes".to_owned(), bytes));
@@ -272,7 +295,7 @@ fn bench(words: &Words, given: &Given) -> Result<Bench, String> {
         without: machine.without.as_deref().map(mutate::step).transpose()?,
         ..fresh
     };
-    if is_sized && capacity.is_none() {
+    if is_sized && capacity.is_none() && given.of != Of::Log {
         fit(&mut bench);
     }
     Ok(bench)

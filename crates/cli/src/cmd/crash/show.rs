@@ -40,7 +40,7 @@ pub(super) fn run(plan: &Show, out: &Out) -> Result<ExitCode, ExitCode> {
     if let Some(dir) = &plan.reproducer {
         outputs::folder(dir, out)?;
     }
-    let played = c.bench.image().and_then(|image| c.play(image, c.programs.0));
+    let played = c.image().and_then(|image| c.play(image, c.programs.0));
     let played = Rc::new(played.map_err(|e| out.machine_error(&e))?);
     let history = Rc::new(c.space.history(&played));
     check_state(plan, &history, out)?;
