@@ -23,7 +23,7 @@ pub struct DirItem {
     pub data_len: U16,
     /// `name_len`, bytes.
     pub name_len: U16,
-    /// `type`, see [`FileType::entry`] and [`XATTR`].
+    /// `type`, see [`wp_vfs::FileType::entry`] and [`XATTR`].
     pub kind: u8,
 }
 const _: () = assert!(size_of::<DirItem>() == 30);
@@ -41,7 +41,7 @@ pub struct DirLogItem {
 const _: () = assert!(size_of::<DirLogItem>() == 8);
 
 /// `type` of a [`DirItem`] that is an extended attribute: `BTRFS_FT_XATTR`. The others are those of
-/// [`FileType::entry`].
+/// [`wp_vfs::FileType::entry`].
 pub const XATTR: u8 = 8;
 
 /// One name with what belongs to it: an item holds several where hashes are the same.

@@ -19,7 +19,7 @@ pub struct NameEntry {
     pub location: Key,
     /// Transaction that made it.
     pub transid: u64,
-    /// What it names, as a number: see [`FileType::entry`].
+    /// What it names, as a number: see [`wp_vfs::FileType::entry`].
     pub kind: u8,
     /// The name.
     pub name: Vec<u8>,

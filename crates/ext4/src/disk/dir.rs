@@ -118,7 +118,7 @@ pub struct DirEntry<'a> {
     pub inode: u32,
     /// Bytes up to the next entry.
     pub rec_len: usize,
-    /// Type byte, see [`FileType::load`].
+    /// Type byte, see [`wp_vfs::FileType::from_entry`].
     pub file_type: u8,
     /// Name, as bytes.
     pub name: &'a [u8],
