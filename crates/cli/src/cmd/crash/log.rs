@@ -66,7 +66,7 @@ pub(super) struct LogArgs {
     #[arg(long)]
     #[arg(help_heading = "Log")]
     pub size: Option<String>,
-    /// File system that recovers the states, and its options
+    /// File system and options for recovery
     ///
     /// The option `era` is the kernel version whose recovery is used.
     #[arg(long, value_name = "FS", default_value = FS)]
