@@ -72,6 +72,8 @@ pub enum LogError {
     Log(FsError),
     /// It has no such mark; those that it has.
     NoMark(String, Vec<String>),
+    /// It writes nothing where exploration begins or behind it; the marks of the log.
+    NoWrite(Vec<String>),
     /// No file system is there at the first crash point: why, and the marks of the log.
     NoFileSystem(FsError, Vec<String>),
     /// The device is shorter than this number of bytes, which its entries need.
@@ -130,14 +132,15 @@ impl LoggedRun {
     pub fn open(file: LogFile, fs: &FsEntry, options: &Options) -> Result<LoggedRun, LogError> {
         let (mut start, mut bytes) = file.base()?;
         let mut marks = Vec::new();
-        let (mut from, mut durable, mut entries) = (None, 0, 0);
+        let (mut from, mut durable, mut entries, mut writes) = (None, 0, 0, 0u64);
         let is_cut = file.each(|n, entry| {
             entries = n + 1;
             bytes = bytes.max(entry.end_bytes());
             let is_before = file.from.is_some() && from.is_none();
             if is_before && entry.flags.has(LogFlags::FLUSH) {
-                durable = n;
+                (durable, writes) = (n, 0);
             }
+            writes += u64::from(!is_mark(&entry) && entry.sectors > 0);
             if is_mark(&entry) {
                 if is_before && file.from.as_ref() == Some(&entry.mark) {
                     from = Some(marks.len() as u32);
@@ -151,6 +154,9 @@ impl LoggedRun {
             if let (Some(wanted), false) = (wanted, is_there) {
                 return Err(LogError::NoMark(wanted.clone(), marks));
             }
+        }
+        if writes == 0 {
+            return Err(LogError::NoWrite(marks));
         }
         if let Some(given) = file.bytes {
             if given < bytes {
@@ -297,6 +303,7 @@ fn changed(e: LogError) -> MachineError {
         LogError::Host(path, e) => MachineError::Config(format!("{}: {e}", path.display())),
         LogError::Log(error) => MachineError::Fs { during: "reading the log", error },
         LogError::NoMark(..)
+        | LogError::NoWrite(_)
         | LogError::NoFileSystem(..)
         | LogError::TooShort(_)
         | LogError::TooLong(_) => MachineError::Config("the log has changed".to_owned()),

@@ -123,7 +123,12 @@ fn what_cannot_be_explored_is_said_with_what_to_do() {
     let dir = tempfile::tempdir().expect("a directory");
     of_linux(dir.path(), "ext4");
     std::fs::write(dir.path().join("no.log"), "no log").expect("written");
-    let cases: [(&[&str], i32, &str, &str); 6] = [
+    // A head without entries: nothing that a power failure could lose.
+    let mut empty = [0x006a_7366_7773_6872_u64, 1, 0, 512].map(u64::to_le_bytes).concat();
+    empty.resize(512, 0);
+    std::fs::write(dir.path().join("empty.log"), empty).expect("written");
+    let cases: [(&[&str], i32, &str, &str); 7] = [
+        (&["empty.log"], 2, "no write to lose (marks: none)", "replay LOG"),
         (&["ext4.log", "--fs", "xfs"], 2, "no file system called `xfs`", "its own kernel"),
         (&["ext4.log"], 2, "no ext4 on the device", "a mark behind mkfs"),
         (&["ext4.log", "--from", "x"], 2, "no mark `x` (marks: mkfs, base,", "replay LOG"),

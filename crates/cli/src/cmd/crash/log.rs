@@ -176,6 +176,10 @@ fn told(e: &LogError, path: &Path, fs: &str, out: &Out) -> ExitCode {
             let what = format!("{name}: no mark `{mark}` (marks: {})", listed(marks));
             out.fail(Exit::Usage, "mark", &what, "`writepath replay LOG` lists all entries")
         }
+        LogError::NoWrite(marks) => {
+            let what = format!("{name}: no write to lose (marks: {})", listed(marks));
+            out.fail(Exit::Usage, "log", &what, "`writepath replay LOG` lists all entries")
+        }
         LogError::NoFileSystem(why, marks) => {
             let what = format!(
                 "{name}: no {fs} on the device at the first crash point: {why} (marks: {})",
