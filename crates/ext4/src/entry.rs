@@ -190,18 +190,8 @@ const OPTIONS: &[OptionSpec] = &[
         default: "",
         help: "allocated blocks are ordered data of their transaction before 4.6.2 too (fix of A3 alone); no kernel does this",
     },
-    OptionSpec {
-        key: "dirty_background_bytes",
-        when: When::Mount,
-        default: "",
-        help: "vm.dirty_background_bytes: dirty data at which the flusher starts [default: 10 % of 6 GB]",
-    },
-    OptionSpec {
-        key: "dirty_bytes",
-        when: When::Mount,
-        default: "",
-        help: "vm.dirty_bytes: dirty data at which writers wait [default: 20 % of 6 GB]",
-    },
+    OptionSpec::DIRTY_BACKGROUND_BYTES,
+    OptionSpec::DIRTY_BYTES,
     OptionSpec {
         key: "cpus",
         when: When::Mount,
@@ -407,7 +397,10 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             discard_committed: switch(o, "discard_committed"),
             table_trim: TableTrim::from_name(o.get("inode_trim", OPTIONS).unwrap_or(""))
                 .ok_or(FsError::Invalid("inode_trim: naive or safe"))?,
-            writeback: wp_cache::WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
+            writeback: wp_cache::WbPolicy {
+                hz,
+                ..wp_vfs::dirty_limits(o, OPTIONS, base.writeback.clone())?
+            },
             ..base
         };
         let fs = Ext4::mount(&env.rt, env.part.clone(), options).await?;
@@ -437,16 +430,6 @@ fn dual_mode(o: &Options) -> FsResult<Option<DualMode>> {
         )),
         Some(_) => Err(FsError::Invalid("journaling: flush or barrier")),
     }
-}
-
-/// The flusher's limits as `vm.dirty_background_bytes` and `vm.dirty_bytes` give them.
-fn dirty_limits(o: &Options, policy: wp_cache::WbPolicy) -> FsResult<wp_cache::WbPolicy> {
-    let limit = |key, what| match o.get(key, OPTIONS) {
-        Some(_) => number(o, key, what).map(|bytes| Some(u64::from(bytes))),
-        None => Ok(None),
-    };
-    let background = limit("dirty_background_bytes", "dirty_background_bytes: bytes")?;
-    Ok(policy.limited(background, limit("dirty_bytes", "dirty_bytes: bytes")?))
 }
 
 fn probe(view: &dyn View) -> bool {

@@ -169,18 +169,8 @@ const OPTIONS: &[OptionSpec] = &[
         help: "zero range beyond EOF extends a recovered file, as before commit 17cd07ae9507",
     },
     OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks per second" },
-    OptionSpec {
-        key: "dirty_background_bytes",
-        when: When::Mount,
-        default: "",
-        help: "vm.dirty_background_bytes: dirty data at which the flusher starts [default: 10 % of 6 GB]",
-    },
-    OptionSpec {
-        key: "dirty_bytes",
-        when: When::Mount,
-        default: "",
-        help: "vm.dirty_bytes: dirty data at which writers wait [default: 20 % of 6 GB]",
-    },
+    OptionSpec::DIRTY_BACKGROUND_BYTES,
+    OptionSpec::DIRTY_BYTES,
 ];
 
 /// F2FS.
@@ -330,19 +320,9 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         old_fdatasync: is_set(o, "old_fdatasync"),
         old_zero_range: is_set(o, "old_zero_range"),
         epoch_secs: env.epoch_secs,
-        writeback: WbPolicy { hz, ..dirty_limits(o, base.writeback.clone())? },
+        writeback: WbPolicy { hz, ..wp_vfs::dirty_limits(o, OPTIONS, base.writeback.clone())? },
         ..base
     })
-}
-
-/// The flusher's limits as `vm.dirty_background_bytes` and `vm.dirty_bytes` give them.
-fn dirty_limits(o: &Options, policy: WbPolicy) -> FsResult<WbPolicy> {
-    let limit = |key, what| match o.get(key, OPTIONS) {
-        Some(_) => number(o, key, what).map(|bytes| Some(u64::from(bytes))),
-        None => Ok(None),
-    };
-    let background = limit("dirty_background_bytes", "dirty_background_bytes: bytes")?;
-    Ok(policy.limited(background, limit("dirty_bytes", "dirty_bytes: bytes")?))
 }
 
 /// By the magic of either copy: Linux mounts by the second where the first is gone.

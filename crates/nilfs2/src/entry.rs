@@ -63,18 +63,8 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { key: "label", when: When::Mkfs, default: "", help: "label (mkfs.nilfs2 -L)" },
     OptionSpec { key: "hz", when: When::Mount, default: "250", help: "timer ticks per second" },
-    OptionSpec {
-        key: "dirty_background_bytes",
-        when: When::Mount,
-        default: "",
-        help: "vm.dirty_background_bytes: dirty data at which the flusher starts [default: 10 % of 6 GB]",
-    },
-    OptionSpec {
-        key: "dirty_bytes",
-        when: When::Mount,
-        default: "",
-        help: "vm.dirty_bytes: dirty data at which writers wait [default: 20 % of 6 GB]",
-    },
+    OptionSpec::DIRTY_BACKGROUND_BYTES,
+    OptionSpec::DIRTY_BYTES,
     OptionSpec { key: "nobarrier", when: When::Mount, default: "", help: "no cache flushes" },
     OptionSpec {
         key: "order",
@@ -343,13 +333,8 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
 /// The flusher, with limits of dirty data as `vm.dirty_background_bytes` and `vm.dirty_bytes` give
 /// them.
 fn writeback(o: &Options, era: &Era, hz: u64) -> FsResult<WbPolicy> {
-    let limit = |key, what| match o.get(key, OPTIONS) {
-        Some(_) => number(o, key, what).map(|bytes| Some(u64::from(bytes))),
-        None => Ok(None),
-    };
     let policy = WbPolicy { hz, era: wp_cache::Era::of(era.version), ..WbPolicy::default() };
-    let background = limit("dirty_background_bytes", "dirty_background_bytes: bytes")?;
-    Ok(policy.limited(background, limit("dirty_bytes", "dirty_bytes: bytes")?))
+    wp_vfs::dirty_limits(o, OPTIONS, policy)
 }
 
 /// A super block that is right, or the magic with its revision: one of two damaged ones is named by

@@ -12,6 +12,7 @@ mod attributes;
 mod checkpoints;
 mod contents;
 mod copy;
+mod dirty_limits;
 mod entry;
 mod file_type;
 pub mod finding;
@@ -31,6 +32,7 @@ mod walk;
 pub use aio::{IoCall, IoContext, IoEvent, Iocb};
 pub use checkpoints::Checkpointing;
 pub use contents::{Digest, Part, TakePart};
+pub use dirty_limits::dirty_limits;
 pub use entry::{
     BlockMap, Checked, Disk, Env, Fault, FsEntry, Inspection, ListedCheckpoint, ListedFile, Mount,
     Mountable, Offers, OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Stat, Survey,
