@@ -1,12 +1,7 @@
 //! Random programs on the mounted file system, beside a model in memory: answers, contents, names,
 //! lengths and links are the model's at every step, after a second mount, and in the image.
 
-use crate::skip;
-use crate::tools;
-use crate::world;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::model::{Model, Node, hex};
 use crate::world::{Setup, World, assert_nothing_lives};
@@ -446,85 +441,6 @@ fn every_way_to_sync_and_every_feature_is_as_in_the_model() {
     for (n, setup) in setups.iter().enumerate() {
         for seed in seeds(2) {
             check(setup, SMALL, 1000 * n as u64 + seed);
-        }
-    }
-}
-
-/// What the guest runs: mounts each image, lists it, writes a little, unmounts.
-const RUN: &str = r#"#!/bin/sh
-cd /share
-mkdir -p /run/m
-for i in *.img; do
-  d=$(losetup -f)
-  losetup $d /share/$i || exit 1
-  mount -t f2fs $d /run/m || { echo "$i: cannot be mounted"; exit 1; }
-  (cd /run/m; find . -mindepth 1 | sed 's,^\./,,' | while read -r p; do
-     n=$(stat -c %h "$p")
-     if [ -L "$p" ]; then echo "$p: link $(readlink "$p") links $n"
-     elif [ -d "$p" ]; then echo "$p: dir links $n"
-     else echo "$p: file $(stat -c %s "$p") $(sha256sum < "$p" | cut -d' ' -f1) links $n"; fi
-   done) > /share/${i%.img}.got
-  echo hello > /run/m/linux && sync && rm /run/m/linux
-  umount /run/m
-  losetup -d $d
-done
-"#;
-
-/// The guest's script, and that it was set up; else why not.
-fn guest() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let script = root.join("../shared/tools/kernel-guest/uml.sh");
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let home = std::env::var_os("GUEST").map_or(home.join(".cache/kernel-guest"), PathBuf::from);
-    for file in [&script, &home.join("root/init_uml")] {
-        if !file.exists() {
-            return Err(format!("{} is missing", file.display()));
-        }
-    }
-    Ok(script)
-}
-
-#[test]
-fn linux_mounts_the_images_and_finds_what_the_model_has() {
-    let what = "linux_mounts_the_images_and_finds_what_the_model_has";
-    let script = match guest() {
-        Ok(script) => script,
-        Err(why) => return skip::skipped(what, &why),
-    };
-    let dir = tempfile::tempdir().expect("a scratch directory");
-    let today = Setup::new("6.12");
-    let features: &[&str] = &["extra_attr", "inode_checksum", "inode_crtime"];
-    let setups = [
-        (Setup { features, ..today.clone() }, SMALL),
-        (Setup { mode: FsMode::Lfs, ..today.clone() }, LARGE),
-        (today, SMALL),
-    ];
-    let mut texts = Vec::new();
-    for (n, (setup, style)) in setups.iter().enumerate() {
-        let (image, text) = play(setup, *style, 5000 + n as u64);
-        world::save(&image, setup.mib, &dir.path().join(format!("{n}.img")));
-        texts.push(text);
-    }
-    std::fs::write(dir.path().join("run.sh"), RUN).expect("written");
-    let ran = Command::new("bash").arg(&script).arg(dir.path()).arg("100").output();
-    let ran = ran.expect("bash is here");
-    let said = std::fs::read_to_string(dir.path().join("stdout.txt")).unwrap_or_default();
-    assert!(ran.status.success(), "the guest: {} {said}", String::from_utf8_lossy(&ran.stdout));
-    for (n, text) in texts.iter().enumerate() {
-        let got = std::fs::read_to_string(dir.path().join(format!("{n}.got"))).expect("listed");
-        let mut got: Vec<&str> = got.lines().collect();
-        // Attributes are not listed there.
-        let mut want: Vec<&str> =
-            text.lines().map(|l| l.rsplit_once(' ').map_or(l, |(head, _)| head)).collect();
-        got.sort_unstable();
-        want.sort_unstable();
-        assert_eq!(got, want, "image {n}");
-        if tools::has_tool(what, "fsck.f2fs") {
-            let image = dir.path().join(format!("{n}.img"));
-            let run = Command::new("fsck.f2fs").arg("--dry-run").arg(image).output();
-            let run = run.expect("it runs");
-            let said = String::from_utf8_lossy(&run.stdout);
-            assert!(run.status.success() && !said.contains("[Fail]"), "image {n}: {said}");
         }
     }
 }

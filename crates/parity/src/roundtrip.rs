@@ -8,7 +8,7 @@
 //!             guest's, which lists a copy that it has mounted, and so recovered.
 //! Zones:      the guest has a zoned null_blk, into which the image is written zone by zone up to
 //!             our write pointers; the pointers come back as a report of zones.
-//! Source:     the guest is a User-Mode Linux of `uml.sh`, kept outside the repository.
+//! Source:     the guest is a User-Mode Linux ([`Kernel`]).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,11 +21,11 @@ use wp_base::{Sector, Zone, zone_report};
 use wp_campaign::{Bench, Extras, Source, leave};
 use wp_machine::MachineError;
 use wp_machine::files::{load, save};
-use wp_machine::host::group;
 use wp_medium::{Medium, MediumView, Sound, WithZones};
 use wp_vfs::{FsEntry, Inspection, ListedFile, Options};
 
-use crate::vtime::guest::{Guest, compile};
+use crate::kernel_lab::Kernel;
+use crate::vtime::guest::{MEMORY_MIB, compile};
 
 mod zoned;
 
@@ -145,8 +145,7 @@ fn really_made(plan: &Plan<'_>, args: &str, file: &Path) -> Result<Medium, Strin
 /// failure leaves it.
 ///
 /// Errors: a machine that cannot be, a guest that does not start or end.
-pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>, String> {
-    Guest::is_ready(script)?;
+pub fn trips(kernel: &Kernel, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>, String> {
     let share = scratch.join("share");
     let at = |e: std::io::Error| format!("{}: {e}", share.shown());
     if share.exists() {
@@ -181,7 +180,7 @@ pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>
         all.push(Traveller { n, image: Some(image), is_cut, trip });
     }
     for round in 0..plan.rounds {
-        visit(script, &share, plan, round, &mut all)?;
+        visit(kernel, &share, plan, round, &mut all)?;
         for t in &mut all {
             let Some(Image { view, zones }) = t.image.take() else { continue };
             let n = 2 * (t.n + round * plan.seeds.1) + 1;
@@ -205,7 +204,7 @@ pub fn trips(script: &Path, scratch: &Path, plan: &Plan<'_>) -> Result<Vec<Trip>
 
 /// Has the guest mount, list and change all images, in one boot, and takes them back.
 fn visit(
-    script: &Path,
+    kernel: &Kernel,
     share: &Path,
     plan: &Plan<'_>,
     round: u64,
@@ -241,13 +240,7 @@ fn visit(
         sent.push((t, expected));
     }
     std::fs::write(share.join("run.sh"), steps).map_err(at)?;
-    let mut command = Command::new("bash");
-    let status = group::status(command.arg(script).arg(share).arg(BOOT_SECONDS.to_string()))
-        .map_err(|e| format!("{}: {e}", script.shown()))?;
-    if !status.success() {
-        let said = std::fs::read_to_string(share.join("stdout.txt")).unwrap_or_default();
-        return Err(format!("the guest failed: {}", said.trim()));
-    }
+    kernel.with_memory(MEMORY_MIB).run_script(share, BOOT_SECONDS)?;
     for (t, expected) in sent {
         t.image = back(share, plan, round, &expected, t)?;
         std::fs::remove_file(share.join(format!("{}.img", t.n))).map_err(at)?;

@@ -14,11 +14,14 @@ use tempfile::TempDir;
 use wp_campaign::{Bench, Cut, Space, play};
 use wp_machine::spec::file_system;
 use wp_machine::testing::skipped;
-use wp_parity::vtime::guest::Guest;
 use wp_workload::program::Program;
+
+use crate::guest::guest as usual_guest;
 
 /// Runs programs in the guest.
 const PROG_C: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/vtime/prog.c");
+/// MiB of a guest, and seconds until it is ended.
+const GUEST: (u32, u64) = (1500, 120);
 
 /// Stops a file system without writing what is dirty (`FS_IOC_SHUTDOWN`, `NOSYNC`).
 const STOP_C: &str = r#"
@@ -305,29 +308,31 @@ fn guest_with(bug: &str, run: &str, program: &str, base: Option<&[u8]>) -> Optio
 
 /// The same, of one that may fail: did it not?
 fn any_guest(bug: &str, run: &str, program: &str, base: Option<&[u8]>) -> Option<(TempDir, bool)> {
-    let script = Guest::usual_place();
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
-    let ready = Guest::is_ready(&script).and_then(|()| {
+    let ready = usual_guest(&[]).and_then(|guest| {
         compile(Path::new(PROG_C), &dir.join("prog"))?;
         std::fs::write(dir.join("stop.c"), STOP_C).map_err(|e| e.to_string())?;
         compile(&dir.join("stop.c"), &dir.join("stop"))?;
         std::fs::write(dir.join("held.c"), HELD_C).map_err(|e| e.to_string())?;
         compile(&dir.join("held.c"), &dir.join("held"))?;
         std::fs::write(dir.join("list.c"), LIST_C).map_err(|e| e.to_string())?;
-        compile(&dir.join("list.c"), &dir.join("list"))
+        compile(&dir.join("list.c"), &dir.join("list"))?;
+        Ok(guest)
     });
-    if let Err(why) = ready {
-        skipped(&format!("{bug} in a real kernel"), &why);
-        return None;
-    }
+    let guest = match ready {
+        Ok(guest) => guest,
+        Err(why) => {
+            skipped(&format!("{bug} in a real kernel"), &why);
+            return None;
+        }
+    };
     if let Some(base) = base {
         std::fs::write(dir.join("base"), base).expect("written");
     }
     std::fs::write(dir.join("program"), program).expect("written");
     std::fs::write(dir.join("run.sh"), run).expect("written");
-    let ran = Command::new("bash").arg(&script).arg(dir).env("TT", "inf-cpu").output();
-    let went_well = ran.expect("bash").status.success();
+    let went_well = guest.with_memory(GUEST.0).run_script(dir, GUEST.1).is_ok();
     Some((scratch, went_well))
 }
 

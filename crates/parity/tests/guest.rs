@@ -3,10 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "what cannot be read or run fails the test")]
 
 use wp_machine::profile::Profile;
+use wp_machine::spec::file_system;
 use wp_machine::testing::skipped;
-use wp_parity::kernel_lab::{Keep, Kernel, Plan, Report, run};
+use wp_parity::kernel_lab::{Keep, Kernel, Plan, Report, run, setup};
+use wp_parity::roundtrip;
+use wp_parity::vtime::config;
+use wp_parity::vtime::guest::Guest;
 use wp_rt::CpuOp;
 use wp_serve::drive::Log;
+use wp_workload::program::Program;
 
 fn ext4() -> Plan {
     let device = ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 64 << 20)]);
@@ -36,27 +41,26 @@ fn once(kernel: &Kernel, plan: &Plan) -> (Report, String) {
     (report, std::fs::read_to_string(trace).unwrap())
 }
 
+/// The guest of the usual place, if it makes these file systems. Errors: what is missing.
+pub(crate) fn guest(fs: &[&str]) -> Result<Kernel, String> {
+    let kernel = Kernel::find(None, None)?;
+    fs.iter().try_for_each(|fs| kernel.makes(fs))?;
+    match std::process::Command::new("gcc").arg("--version").output() {
+        Ok(_) => Ok(kernel),
+        Err(_) => Err("gcc is missing".to_owned()),
+    }
+}
+
 /// The guest, or nothing where there is none, of which `check` is told.
 fn kernel(check: &str) -> Option<Kernel> {
-    let kernel = match Kernel::find(None, None) {
-        Ok(kernel) => kernel,
-        Err(why) => {
-            skipped(check, &why);
-            return None;
-        }
-    };
-    if std::process::Command::new("gcc").arg("--version").output().is_err() {
-        skipped(check, "gcc is missing");
-        return None;
-    }
-    Some(kernel)
+    guest(&[]).map_err(|why| skipped(check, &why)).ok()
 }
 
 /// N27: logs move to fresh zones at a mount with nothing to recover, and no checkpoint says so.
 #[test]
 fn linux_loses_what_f2fs_fsynced_on_zones_after_a_mount_with_nothing_to_recover() {
     let Some(kernel) = kernel("real F2FS on zones with power-loss protection") else { return };
-    let plan = Plan { cycles: 20, blocks: 4, ops: 1, sync: 1, ..f2fs_on_zones("zn540-4tb", 4) };
+    let plan = Plan { cycles: 200, blocks: 4, ops: 1, sync: 1, ..f2fs_on_zones("zn540-4tb", 4) };
     let (report, _) = once(&kernel, &plan);
     if !report.kernel.starts_with("6.12.") {
         return skipped("F2FS on zones of Linux 6.12", &format!("the guest is {}", report.kernel));
@@ -109,4 +113,48 @@ fn what_the_cpu_of_a_guest_costs_is_in_its_fsyncs() {
     let more = longest(&charged).checked_sub(longest(&free)).unwrap();
     let least = entry + 3 * (submit + dispatch + answer + wake);
     assert!((least..4 * least).contains(&more), "{more} ns, at least {least}");
+}
+
+/// What `--setup build` makes of the host's programs is all that the other comparisons need.
+#[test]
+fn a_root_of_this_hosts_programs_runs_programs_mounts_images_and_loses_nothing() {
+    let check = "a guest's root of this host's programs";
+    let all = ["ext4", "f2fs", "btrfs", "nilfs2", "xfs"];
+    let kernel = match guest(&all) {
+        Ok(kernel) => kernel,
+        Err(why) => return skipped(check, &why),
+    };
+    let lacks = |p: &str| std::process::Command::new(p).arg("--help").output().is_err();
+    let missing = ["busybox", "mkfs.ext4", "mkfs.nilfs2"].into_iter().find(|p| lacks(p));
+    if let Some(missing) = missing {
+        return skipped(check, &format!("{missing} is missing"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("guest");
+    setup::build(Some(&kernel.binary), None, None, &place).unwrap();
+    let ours = Kernel::in_folder(Some(&place)).unwrap();
+    let mut looked = setup::look(&ours.binary, &ours.root);
+    assert_eq!(looked.missing, []);
+    looked.try_out(dir.path(), &mut |_| ());
+    assert!(looked.is_usable(), "{}", looked.table());
+    assert!(looked.file_systems.iter().filter(|h| h.tried.is_some()).count() >= 2, "{looked:?}");
+    // Programs on null_blk devices, and images on loop devices.
+    let config = config::find("ext4-default").unwrap();
+    let program =
+        Program::parse("open 0 a rw,creat\npwrite 0 0 4096 1\n@call:0 fsync 0\n").unwrap();
+    let guest = Guest::new(&ours, dir.path()).unwrap();
+    let ran = guest.run(100_000, &[(config, &program)]).unwrap();
+    assert_eq!(ran[0].as_ref().unwrap().timed.len(), 1, "{ran:?}");
+    let (fs, options) = file_system("ext4,era=6.12.117").unwrap();
+    let plan = roundtrip::Plan {
+        fs,
+        options: &options,
+        kernel_mount: "",
+        seeds: (1, 2),
+        zoned: false,
+        real_mkfs: None,
+        rounds: 1,
+    };
+    let trips = roundtrip::trips(&ours, &dir.path().join("trips"), &plan).unwrap();
+    assert!(trips.iter().all(|t| t.differences.is_empty() && t.files > 0), "{trips:#?}");
 }

@@ -5,8 +5,8 @@
 
 use wp_machine::spec::file_system;
 use wp_machine::testing::skipped;
+use wp_parity::kernel_lab::Kernel;
 use wp_parity::roundtrip::{Plan, trips};
-use wp_parity::vtime::guest::Guest;
 use wp_testkit::btrfs_twin;
 use wp_testkit::btrfs_twin::World;
 
@@ -23,15 +23,15 @@ fn travel(fs: &str, zoned: bool, real_mkfs: Option<&str>, rounds: u64) {
         (false, None) => String::new(),
     };
     let check = format!("images of {fs}{more} in a real kernel");
-    let script = Guest::usual_place();
-    if let Err(why) = Guest::is_ready(&script) {
-        return skipped(&check, &why);
-    }
+    let guest = match Kernel::find(None, None) {
+        Ok(guest) => guest,
+        Err(why) => return skipped(&check, &why),
+    };
     let (fs, options) = file_system(fs).expect("a file system");
     let scratch = tempfile::tempdir().expect("a directory");
     let plan =
         Plan { fs, options: &options, kernel_mount: "", seeds: (1, 4), zoned, real_mkfs, rounds };
-    let all = trips(&script, scratch.path(), &plan).expect("the guest runs");
+    let all = trips(&guest, scratch.path(), &plan).expect("the guest runs");
     assert_eq!(all.len(), 4);
     for trip in &all {
         assert!(trip.differences.is_empty(), "{check}: {trip:#?}");
@@ -51,8 +51,14 @@ fn a_real_kernel_mounts_our_f2fs_on_a_zoned_device() {
 }
 
 #[test]
+fn a_real_kernel_mounts_our_f2fs_that_only_appends() {
+    there_and_back("f2fs,era=6.12.117,mode=lfs", false);
+}
+
+#[test]
 fn a_real_kernel_mounts_our_nilfs2() {
     there_and_back("nilfs2,era=6.12.117,blocks_per_segment=256", false);
+    there_and_back("nilfs2,era=6.12.117,block_size=1024,blocks_per_segment=512", false);
 }
 
 #[test]

@@ -11,7 +11,8 @@ use wp_parity::host_kernel::cannot;
 use wp_parity::trees::{Ask, Kernel, agree};
 use wp_parity::vtime::Config;
 use wp_parity::vtime::config::find;
-use wp_parity::vtime::guest::Guest;
+
+use crate::guest::guest;
 use wp_workload::program::{Program, Step};
 
 fn examples() -> Vec<ProgramFile> {
@@ -63,18 +64,15 @@ fn sample(n: usize, configs: &[&str]) -> (Vec<ProgramFile>, Vec<&'static Config>
 #[test]
 fn linux_in_a_guest_recovers_and_runs_the_examples_as_we_do() {
     let check = "linux_in_a_guest_recovers_and_runs_the_examples_as_we_do";
-    let script = Guest::usual_place();
-    let ready = Guest::is_ready(&script).and_then(|()| {
-        ["ext4", "f2fs", "nilfs2", "btrfs"].iter().try_for_each(|f| Guest::makes(f))
-    });
-    if let Err(why) = ready {
-        return skipped(check, &why);
-    }
+    let guest = match guest(&["ext4", "f2fs", "nilfs2", "btrfs"]) {
+        Ok(guest) => guest,
+        Err(why) => return skipped(check, &why),
+    };
     let names = ["ext4-default", "f2fs-posix", "f2fs-strict", "nilfs2", "btrfs"];
     let (programs, configs) = sample(24, &names);
     let dir = in_memory();
     let ask = Ask { programs: &programs, configs: &configs, each: 1, seed: 1, dir: dir.path() };
-    let found = agree(&ask, &Kernel::Guest(script), &|_, _| true).expect("the guest can");
+    let found = agree(&ask, &Kernel::Guest(guest), &|_, _| true).expect("the guest can");
     assert_eq!(format!("{:?}", found.different), "[]");
     let (trees, own) = found.rows.iter().fold((0, 0), |n, r| (n.0 + r.equal, n.1 + r.own_equal));
     assert!(trees > 40 && own > 15, "{trees} and {own} trees: {:?}", found.rows);

@@ -4,10 +4,13 @@ use std::path::Path;
 
 use wp_machine::registry;
 use wp_machine::testing::skipped;
+use wp_parity::kernel_lab::Kernel;
 use wp_parity::vtime::config::find;
 use wp_parity::vtime::guest::{Guest, Ran, timed};
 use wp_parity::vtime::random::{CALLS, Extras, Verdict, both, findings, generate, judge};
 use wp_parity::vtime::{CONFIGS, Config, Program, compare_recorded};
+
+use crate::guest::guest;
 
 #[test]
 fn every_call_waits_as_often_as_in_linux_6_12_unless_listed() {
@@ -74,11 +77,12 @@ fn random_programs(fs: &str, with: With) {
         With::AllCalls => ", all calls",
     };
     let check = &format!("random programs of {fs} beside a guest{calls}");
-    if let Err(why) = Guest::is_ready(&Guest::usual_place()).and_then(|()| Guest::makes(fs)) {
-        return skipped(check, &why);
-    }
+    let kernel = match guest(&[fs]) {
+        Ok(kernel) => kernel,
+        Err(why) => return skipped(check, &why),
+    };
     let scratch = tempfile::tempdir().expect("a directory");
-    let guest = match Guest::find(&Guest::usual_place(), scratch.path()) {
+    let guest = match Guest::new(&kernel, scratch.path()) {
         Ok(g) => g,
         Err(why) => return skipped(check, &why),
     };
@@ -116,9 +120,10 @@ fn random_programs(fs: &str, with: With) {
 
 #[test]
 fn without_a_guest_the_reason_is_told() {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let why = Guest::find(Path::new("no/such/uml.sh"), scratch.path()).err();
-    assert!(why.is_some_and(|w| w.contains("no/such/uml.sh")));
+    for wrong in ["no/such/folder", "/dev/null", "/"] {
+        let why = Kernel::in_folder(Some(Path::new(wrong))).err();
+        assert!(why.as_ref().is_some_and(|w| w.contains(wrong)), "{why:?}");
+    }
 }
 
 #[test]

@@ -31,10 +31,10 @@ pub struct Args {
     pub(super) config: Vec<String>,
     /// With PROGRAMS: mount in a Linux 6.12 guest, not in this host
     ///
-    /// SCRIPT boots it; default: ../shared/tools/kernel-guest/uml.sh beside the repository.
-    /// `uml-setup.sh` puts what the script needs into ~/.cache/kernel-guest. The guest also runs
-    /// the programs itself, and the tree that is then left is compared, too.
-    #[arg(long, value_name = "SCRIPT", requires = "files")]
+    /// DIR has the kernel `linux` and the root directory `root` [default: $GUEST or
+    /// ~/.cache/kernel-guest]. The guest also runs the programs itself, and the tree that is then
+    /// left is compared, too.
+    #[arg(long, value_name = "DIR", requires = "files")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(super) guest: Option<OsString>,
     /// Distinct crash states to compare

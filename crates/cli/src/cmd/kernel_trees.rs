@@ -1,7 +1,7 @@
 //! `kernels crash PROGRAMS`: recovered trees of given programs, here and in a real kernel.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,6 @@ use serde_json::json;
 use wp_campaign::folder::read;
 use wp_parity::trees::{Agreement, Ask, Kernel, Row, agree};
 use wp_parity::vtime::Config;
-use wp_parity::vtime::guest::Guest;
 
 use super::kernel_crash::Args;
 use crate::output::{Exit, Out};
@@ -37,14 +36,12 @@ pub(super) fn run(a: &Args, programs: &Path, dir: &Path, out: &Out) -> ExitCode 
     };
     let kernel = match &a.guest {
         None => Kernel::Host,
-        Some(script) => {
-            let usual = script.as_os_str().is_empty();
-            let script = if usual { Guest::usual_place() } else { PathBuf::from(script) };
-            if let Err(why) = Guest::is_ready(&script) {
-                let help = "a User-Mode Linux 6.12 with its uml.sh is needed; see --guest";
-                return out.fail(Exit::Unsupported, "guest", &why, help);
+        Some(folder) => {
+            let folder = Some(Path::new(folder)).filter(|f| !f.as_os_str().is_empty());
+            match super::kernels::guest(folder, out) {
+                Ok(kernel) => Kernel::Guest(kernel),
+                Err(code) => return code,
             }
-            Kernel::Guest(script)
         }
     };
     let stop = out.interrupt();

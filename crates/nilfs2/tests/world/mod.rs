@@ -1,9 +1,6 @@
 //! What the tests of the mounted file system share: a machine with one disk, and who judges its
 //! images.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::rc::Rc;
 
 use wp_base::{FsResult, Sector, live};
@@ -161,19 +158,6 @@ impl World {
 pub fn assert_nothing_lives() {
     let left: Vec<_> = live::census().into_iter().filter(|(_, n)| *n > 0).collect();
     assert!(left.is_empty(), "still alive: {left:?}");
-}
-
-pub fn save(medium: &Medium, mib: u64, path: &Path) {
-    let file = File::create(path).expect("created");
-    file.set_len(mib << 20).expect("sized");
-    for (at, sectors) in medium.runs() {
-        for i in 0..sectors.div_ceil(256) {
-            let n = (sectors - i * 256).min(256) as u32;
-            let at = at.advance(i * 256);
-            let bytes: Vec<u8> = Slice::concat(&medium.read(at, n));
-            file.write_all_at(&bytes, at.bytes()).expect("written");
-        }
-    }
 }
 
 /// Our check has nothing to say of an image, as it is and after recovery.

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use super::trouble;
 use wp_base::plain::Shown as _;
 use wp_machine::host::Group;
 
@@ -65,6 +67,61 @@ impl Kernel {
         Ok((binary, place(root, "root")?))
     }
 
+    /// As [`Kernel::find`], in a folder with a `linux` and a `root` in it (`None`: the usual
+    /// place).
+    /// Errors: as there.
+    pub fn in_folder(folder: Option<&Path>) -> Result<Kernel, String> {
+        let Some(folder) = folder else { return Kernel::find(None, None) };
+        if !folder.is_dir() {
+            return Err(format!(
+                "{}: not a folder with `{BINARY}` and `root` in it",
+                folder.shown()
+            ));
+        }
+        Kernel::find(Some(&folder.join(BINARY)), Some(&folder.join("root")))
+    }
+
+    /// The same with so much memory, in MiB.
+    pub fn with_memory(&self, memory_mib: u32) -> Kernel {
+        Kernel { memory_mib, ..self.clone() }
+    }
+
+    /// Can it make file systems called `fs`? Errors: why not: a root has what the host had when it
+    /// was made.
+    pub fn makes(&self, fs: &str) -> Result<(), String> {
+        let has = ["bin", "sbin"]
+            .iter()
+            .any(|dir| self.root.join(dir).join(format!("mkfs.{fs}")).exists());
+        if has {
+            return Ok(());
+        }
+        Err(format!("the guest has no mkfs.{fs}; install it here and make the guest again"))
+    }
+
+    /// Runs `run.sh` of `share` in a guest without a drive of ours, in virtual time (its CPU is
+    /// infinitely fast), and waits for its end, for `seconds` of wall time at most.
+    ///
+    /// Errors: a guest that does not start or end; a script that fails, with what it said.
+    pub fn run_script(&self, share: &Path, seconds: u64) -> Result<(), String> {
+        let mut running = self.start(share, "inf-cpu", &[])?;
+        #[expect(clippy::disallowed_methods, reason = "a guest that hangs is ended")]
+        let begun = Instant::now();
+        while !running.has_ended() {
+            if begun.elapsed() > Duration::from_secs(seconds) {
+                return Err(format!("the guest did not end within {seconds} s"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let read = |file: &str| std::fs::read_to_string(share.join(file)).unwrap_or_default();
+        match read("rc").trim() {
+            "0" => Ok(()),
+            "" => Err(format!("the guest failed: {}", trouble::told(&read("console.txt")))),
+            code => {
+                Err(format!("the guest's script ended with {code}: {}", read("stdout.txt").trim()))
+            }
+        }
+    }
+
     /// Starts it in time travel, with disks behind these sockets. Its console is `console.txt` in
     /// `share`, whose `run.sh` it runs. Errors: the host's.
     pub(super) fn boot(
@@ -73,7 +130,16 @@ impl Kernel {
         calendar: &Path,
         disks: &[&Path],
     ) -> Result<Running, String> {
+        self.start(share, &format!("ext:{}", calendar.display()), disks)
+    }
+
+    fn start(&self, share: &Path, time: &str, disks: &[&Path]) -> Result<Running, String> {
         let at = |e: std::io::Error| format!("{}: {e}", self.binary.shown());
+        let memory = trouble::memory_folder(self.memory_mib)?;
+        // What an earlier run has left there would be taken for this one's.
+        for file in ["rc", "stdout.txt", "dmesg.txt"] {
+            drop(std::fs::remove_file(share.join(file)));
+        }
         let console = std::fs::File::create(share.join("console.txt")).map_err(at)?;
         let errors = console.try_clone().map_err(at)?;
         let mut command = Command::new(&self.binary);
@@ -83,15 +149,12 @@ impl Kernel {
             .arg(format!("rootflags={}", self.root.display()))
             .arg(format!("share={}", share.display()))
             .args(["con=null", "con0=fd:0,fd:1", "quiet", "log_buf_len=4M"])
-            .arg(format!("time-travel=ext:{}", calendar.display()));
+            .arg(format!("time-travel={time}"));
         for disk in disks {
             // 2: a block device.
             command.arg(format!("virtio_uml.device={}:2", disk.display()));
         }
-        // Its memory is a file, which had better not be on a disk.
-        if Path::new("/dev/shm").is_dir() {
-            command.env("TMPDIR", "/dev/shm");
-        }
+        command.env("TMPDIR", memory);
         command.current_dir(share).stdin(Stdio::null()).stdout(console).stderr(errors);
         Ok(Running { group: Group::spawn(&mut command).map_err(at)? })
     }

@@ -16,6 +16,7 @@ mod kernel;
 mod report;
 pub mod setup;
 pub mod suite;
+mod trouble;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -326,10 +327,7 @@ pub fn run(
     // Its end may be seen before its channel's: what counts is what it has written down last.
     let whole = read("rc").trim() == "0";
     if !whole && !stopped {
-        let console = read("console.txt");
-        let last: Vec<&str> = console.lines().rev().take(5).collect();
-        let said = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-        return Err(format!("the guest failed: {}\n{said}", read("err").trim()));
+        return Err(format!("the guest failed: {}", trouble::of(&share)));
     }
     let mut report = Report::parse(&read("cycles"), plan.ops)?;
     report.kernel = read("version").trim().to_owned();

@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use wp_base::Sector;
 use wp_base::plain::Shown as _;
 use wp_crash::Survivor;
 use wp_machine::files::save;
-use wp_machine::host::group;
 use wp_medium::{MediumView, Slice};
 use wp_vfs::{DeviceNumber, FileFlags, FileType, Stat, TimeSpec};
 use wp_workload::program::{Program, Step};
 
 use super::BLOCK;
 use crate::host_kernel::{Found, Theirs};
+use crate::kernel_lab::Kernel;
 use crate::vtime::Config;
-use crate::vtime::guest::{Guest, PROG_C, compile};
+use crate::vtime::guest::{MEMORY_MIB, PROG_C, compile};
 
 const TREE_C: &str = include_str!("tree.c");
 /// Seconds that a boot may take on the host.
@@ -35,7 +34,7 @@ pub(super) enum Task {
 
 /// A guest and a folder for what it shares.
 pub(super) struct Mounter {
-    script: PathBuf,
+    kernel: Kernel,
     share: PathBuf,
     tree: Vec<u8>,
     prog: Vec<u8>,
@@ -44,9 +43,8 @@ pub(super) struct Mounter {
 }
 
 impl Mounter {
-    /// Errors, each with its reason: no script, no guest, no C compiler.
-    pub fn new(script: &Path, scratch: &Path) -> Result<Mounter, String> {
-        Guest::is_ready(script)?;
+    /// Errors: no C compiler; the host's.
+    pub fn new(kernel: &Kernel, scratch: &Path) -> Result<Mounter, String> {
         let at = |e: std::io::Error| format!("{}: {e}", scratch.shown());
         let binary = |name: &str, source: &str| {
             let file = scratch.join(name);
@@ -55,7 +53,8 @@ impl Mounter {
         };
         let (tree, prog) = (binary("tree", TREE_C)?, binary("prog", PROG_C)?);
         let share = scratch.join("share");
-        Ok(Mounter { script: script.to_owned(), share, tree, prog, boots: 0 })
+        let kernel = kernel.with_memory(MEMORY_MIB);
+        Ok(Mounter { kernel, share, tree, prog, boots: 0 })
     }
 
     /// What the guest's kernel makes of each image. A boot that fails is done again in halves: an
@@ -108,13 +107,7 @@ impl Mounter {
         fs::write(share.join("list"), list).map_err(at)?;
         fs::write(share.join("run.sh"), script).map_err(at)?;
         self.boots += 1;
-        let mut command = Command::new("bash");
-        command.arg(&self.script).arg(share).arg(BOOT_SECONDS.to_string()).env("TT", "inf-cpu");
-        let status = group::status(&mut command).map_err(at)?;
-        if !status.success() {
-            let said = fs::read_to_string(share.join("stdout.txt")).unwrap_or_default();
-            return Err(Failed::Guest(said.trim().to_owned()));
-        }
+        self.kernel.run_script(share, BOOT_SECONDS).map_err(Failed::Guest)?;
         let read = |n: usize| {
             if share.join(format!("{n}.failed")).exists() {
                 let said = fs::read_to_string(share.join(format!("{n}.err"))).unwrap_or_default();

@@ -10,7 +10,7 @@
 mod guest;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -110,8 +110,8 @@ pub struct Agreement {
 
 /// Who mounts the images.
 pub enum Kernel {
-    /// A guest of this script.
-    Guest(PathBuf),
+    /// A guest of this one.
+    Guest(crate::kernel_lab::Kernel),
     /// This host's, which has to have the file system.
     Host,
 }
@@ -153,8 +153,8 @@ pub fn agree(
     go_on: &dyn Fn(u64, u64) -> bool,
 ) -> Result<Agreement, String> {
     let (era, name, guest) = match kernel {
-        Kernel::Guest(script) => {
-            let guest = Mounter::new(script, ask.dir)?;
+        Kernel::Guest(kernel) => {
+            let guest = Mounter::new(kernel, ask.dir)?;
             (GUEST_ERA.to_owned(), format!("{GUEST_ERA}, guest"), Some(guest))
         }
         Kernel::Host => {

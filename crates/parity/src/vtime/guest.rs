@@ -1,27 +1,29 @@
 //! The real kernel: programs run in a User-Mode-Linux guest in virtual time.
 //!
 //! One boot runs a whole batch: for each program a new null_blk, mkfs, mount, `sync`, the program.
-//! `uml.sh DIR` (kept outside the repository) runs `DIR/run.sh` as root in the guest and returns.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use wp_base::plain::Shown as _;
-use wp_machine::host::group;
 use wp_workload::program::Program;
 
 use super::config::Config;
 use super::run::{Sent, Timed};
+use crate::kernel_lab::Kernel;
 
 /// The program's runner in the guest.
 pub(crate) const PROG_C: &str = include_str!("prog.c");
 /// Seconds that a boot may take on the host.
 const BOOT_SECONDS: u64 = 120;
 
+/// MiB: the contents of its devices are in its memory.
+pub(crate) const MEMORY_MIB: u32 = 1500;
+
 /// A guest that can be started.
 pub struct Guest {
-    script: PathBuf,
+    kernel: Kernel,
     prog: Vec<u8>,
     scratch: PathBuf,
 }
@@ -36,44 +38,15 @@ pub struct Ran {
 }
 
 impl Guest {
-    /// Where the guest's script stands beside the repository.
-    pub fn usual_place() -> PathBuf {
-        wp_machine::testing::repository("../shared/tools/kernel-guest/uml.sh")
-    }
-
-    /// Can a guest of `script` be started? Errors: why not: no script, no guest made by its
-    /// `uml-setup.sh`.
-    pub fn is_ready(script: &Path) -> Result<(), String> {
-        if !script.exists() {
-            return Err(format!("{} is missing", script.shown()));
-        }
-        let root = root().ok_or("no home directory")?.join("init_uml");
-        if !root.exists() {
-            return Err(format!("{} is missing; run uml-setup.sh once", root.shown()));
-        }
-        Ok(())
-    }
-
-    /// Can the guest make file systems called `fs`? Errors: why not: `uml-setup.sh` copies what the
-    /// host had then.
-    pub fn makes(fs: &str) -> Result<(), String> {
-        let mkfs = root().ok_or("no home directory")?.join(format!("sbin/mkfs.{fs}"));
-        if mkfs.exists() {
-            return Ok(());
-        }
-        Err(format!("the guest has no mkfs.{fs}; install it here and run uml-setup.sh again"))
-    }
-
-    /// A guest of `script`, with `scratch` for what it shares. Errors, each with its reason: no
-    /// script, no guest made by its `uml-setup.sh`, no C compiler.
-    pub fn find(script: &Path, scratch: &Path) -> Result<Guest, String> {
-        Guest::is_ready(script)?;
+    /// A guest of this kernel, with `scratch` for what it shares. Errors: no C compiler; the
+    /// host's.
+    pub fn new(kernel: &Kernel, scratch: &Path) -> Result<Guest, String> {
         let at = |e: std::io::Error| format!("{}: {e}", scratch.shown());
         std::fs::create_dir_all(scratch).map_err(at)?;
         let binary = scratch.join("prog");
         compile(PROG_C, &binary)?;
         let prog = std::fs::read(&binary).map_err(at)?;
-        Ok(Guest { script: script.to_owned(), prog, scratch: scratch.to_owned() })
+        Ok(Guest { kernel: kernel.with_memory(MEMORY_MIB), prog, scratch: scratch.to_owned() })
     }
 
     /// Runs every program on a file system of its own, all in one boot. A program that the kernel
@@ -113,24 +86,9 @@ impl Guest {
             .expect("a string takes it");
         }
         std::fs::write(dir.join("run.sh"), script).map_err(at)?;
-        let mut command = Command::new("bash");
-        command.arg(&self.script).arg(&dir).arg(BOOT_SECONDS.to_string()).env("TT", "inf-cpu");
-        let status =
-            group::status(&mut command).map_err(|e| format!("{}: {e}", self.script.shown()))?;
-        if !status.success() {
-            let said = std::fs::read_to_string(dir.join("stdout.txt")).unwrap_or_default();
-            return Err(format!("the guest failed: {}", said.trim()));
-        }
+        self.kernel.run_script(&dir, BOOT_SECONDS)?;
         Ok((0..batch.len()).map(|i| read(&dir, i)).collect())
     }
-}
-
-/// The guest's root directory, as `uml-setup.sh` makes it.
-fn root() -> Option<PathBuf> {
-    let home = std::env::var_os("GUEST")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|h| Path::new(&h).join(".cache/kernel-guest")));
-    home.map(|h| h.join("root"))
 }
 
 /// Makes a program of C that needs no libraries in the guest. Errors: no C compiler, and what it

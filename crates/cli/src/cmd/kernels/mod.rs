@@ -4,14 +4,14 @@ mod random;
 mod waits;
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
 use wp_machine::host::Scratch;
+use wp_parity::kernel_lab::Kernel;
 use wp_parity::recovered;
 use wp_parity::roundtrip::{Plan, trips};
-use wp_parity::vtime::guest::Guest;
 
 use crate::output::{Exit, Out};
 use crate::progress::Progress;
@@ -37,7 +37,7 @@ enum What {
     Waits(waits::WaitsArgs),
     /// Compare device waits of random programs with a Linux 6.12 guest.
     ///
-    /// Boots the guest (`uml.sh`), runs each program in it and here, and prints the smallest
+    /// Boots the guest, runs each program in it and here, and prints the smallest
     /// program of some that differ. Exit code 1 if a difference is not listed, or a listed one is
     /// gone.
     Random(random::RandomArgs),
@@ -61,7 +61,7 @@ enum What {
     Crash(super::kernel_crash::Args),
     /// Exchange images with a Linux 6.12 guest, and compare their files.
     ///
-    /// The guest (`uml.sh`) mounts, lists and changes images that Writepath wrote, cleanly
+    /// The guest mounts, lists and changes images that Writepath wrote, cleanly
     /// unmounted or crashed; Writepath then checks, lists and mounts them again. Exit code 1 if a
     /// file differs.
     Mounts(MountsArgs),
@@ -91,11 +91,11 @@ struct MountsArgs {
     /// Make the first image with this host's mkfs and these arguments
     #[arg(long)]
     mkfs: Option<String>,
-    /// Script that boots the guest [default: uml.sh beside the repository]
+    /// Folder of the guest [default: $GUEST or ~/.cache/kernel-guest]
     ///
-    /// Default: ../shared/tools/kernel-guest/uml.sh. `uml-setup.sh` puts what the script needs into
-    /// ~/.cache/kernel-guest.
-    #[arg(long)]
+    /// It has the kernel `linux` and the root directory `root`. `writepath kernel-lab --setup
+    /// build` makes it.
+    #[arg(long, value_name = "DIR")]
     guest: Option<PathBuf>,
 }
 
@@ -118,6 +118,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
 }
 
+/// The guest in a folder (`None`: in the usual one). Errors: the exit code, after saying what is
+/// missing.
+pub(super) fn guest(folder: Option<&Path>, out: &Out) -> Result<Kernel, ExitCode> {
+    let help = "`writepath kernel-lab --setup build` makes a guest; --guest DIR names its folder";
+    Kernel::in_folder(folder).map_err(|e| out.fail(Exit::Unsupported, "guest", &e, help))
+}
+
 /// Images of one boot: each is 64 MiB.
 const IMAGES_A_BOOT: u64 = 20;
 
@@ -130,11 +137,10 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
             return out.fail(Exit::Usage, "fs", &e, "`writepath list fs` lists names and options");
         }
     };
-    let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
-    if let Err(why) = Guest::is_ready(&script) {
-        let help = "a User-Mode Linux 6.12 with its uml.sh is needed; see --guest";
-        return out.fail(Exit::Unsupported, "guest", &why, help);
-    }
+    let kernel = match guest(a.guest.as_deref(), out) {
+        Ok(kernel) => kernel,
+        Err(code) => return code,
+    };
     let scratch = match scratch("writepath-mounts", out) {
         Ok(scratch) => scratch,
         Err(code) => return code,
@@ -154,7 +160,7 @@ fn mounts(a: &MountsArgs, out: &Out) -> ExitCode {
             real_mkfs: a.mkfs.as_deref(),
             rounds: a.rounds,
         };
-        match trips(&script, scratch.path(), &plan) {
+        match trips(&kernel, scratch.path(), &plan) {
             Ok(some) => all.extend(some),
             Err(e) => {
                 return out.fail(

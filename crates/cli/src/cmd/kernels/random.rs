@@ -73,11 +73,11 @@ pub(super) struct RandomArgs {
     /// Number of differing programs to minimise
     #[arg(long, default_value_t = 3)]
     shrink: u32,
-    /// Script that boots the guest [default: uml.sh beside the repository]
+    /// Folder of the guest [default: $GUEST or ~/.cache/kernel-guest]
     ///
-    /// Default: ../shared/tools/kernel-guest/uml.sh. `uml-setup.sh` puts what the script needs into
-    /// ~/.cache/kernel-guest.
-    #[arg(long)]
+    /// It has the kernel `linux` and the root directory `root`. `writepath kernel-lab --setup
+    /// build` makes it.
+    #[arg(long, value_name = "DIR")]
     guest: Option<PathBuf>,
     /// Run this program file instead, on --config
     #[arg(long)]
@@ -89,20 +89,18 @@ const BATCH: usize = 50;
 
 /// Compares random programs, or a given one.
 pub(super) fn run(a: &RandomArgs, out: &Out) -> ExitCode {
-    let script = a.guest.clone().unwrap_or_else(Guest::usual_place);
+    let kernel = match super::guest(a.guest.as_deref(), out) {
+        Ok(kernel) => kernel,
+        Err(code) => return code,
+    };
     let scratch = match scratch("writepath-guest", out) {
         Ok(scratch) => scratch,
         Err(code) => return code,
     };
-    let guest = match Guest::find(&script, scratch.path()) {
-        Ok(g) => g,
+    let guest = match Guest::new(&kernel, scratch.path()) {
+        Ok(guest) => guest,
         Err(why) => {
-            return out.fail(
-                Exit::Unsupported,
-                "guest",
-                &format!("no guest: {why}"),
-                "kernels random needs a User-Mode Linux 6.12 and its uml.sh: --guest FILE",
-            );
+            return out.fail(Exit::Unsupported, "guest", &why, "apt-get install gcc libc6-dev");
         }
     };
     match on(a, &guest, out) {

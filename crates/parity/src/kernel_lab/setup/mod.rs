@@ -6,6 +6,8 @@
 //!             configuration (`uml.config`, what differs from the defaults); of a root: one that
 //!             is named, or programs of the host ([`build`]).
 
+mod packages;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,6 +15,7 @@ use serde::Serialize;
 use wp_base::plain::Shown as _;
 use wp_machine::host::group;
 
+use self::packages::Needs;
 use super::kernel::{BINARY, Kernel};
 use super::{FILE_SYSTEMS, Keep, Plan};
 
@@ -28,6 +31,8 @@ const INIT: &str = include_str!("init_uml");
 const SOURCES: &str = "/usr/src";
 /// Debian's packages of sources and what their files are called.
 const SOURCE: (&str, &str) = ("linux-source-", ".tar.xz");
+/// The package that is installed where none is.
+const SOURCE_PACKAGE: &str = "linux-source-6.12";
 
 /// Options of a kernel without which nothing works, and what each is for.
 const NEEDED: [(&str, &str); 9] = [
@@ -228,13 +233,23 @@ pub fn take(kernel: &Path, root: &Path, to: &Path) -> Result<(), String> {
 }
 
 /// Builds what was not given: a root of the host's programs, a kernel of its source (`None`: that
-/// of Debian's package). What they say is on stderr. Errors: what is missing; a build that failed.
+/// of Debian's package). What that needs is installed first, by root on Debian. What is done is
+/// said on stderr. Errors: what is missing; a build that failed.
 pub fn build(
     kernel: Option<&Path>,
     root: Option<&Path>,
     source: Option<&Path>,
     to: &Path,
 ) -> Result<(), String> {
+    if let Some(source) = source.filter(|source| !source.exists()) {
+        return Err(format!("{}: no kernel source there", source.shown()));
+    }
+    let needs = Needs {
+        root: root.is_none(),
+        kernel: kernel.is_none(),
+        source: source.is_none() && kernel.is_none(),
+    };
+    needs.provide(Path::new(SOURCES))?;
     make_folder(to)?;
     let (binary, directory) = places(to);
     match root {
@@ -268,9 +283,6 @@ fn make_root(to: &Path, directory: &Path) -> Result<(), String> {
 /// A kernel of its source. What was built is kept until it is whole, so that a build that was
 /// interrupted goes on.
 fn make_kernel(source: &Path, to: &Path, binary: &Path) -> Result<(), String> {
-    if !source.exists() {
-        return Err(format!("{}: no kernel source there", source.shown()));
-    }
     let (work, config) = (to.join("build"), to.join("uml.config"));
     write(&config, CONFIG)?;
     script(KERNEL_SH, &[source, &config, &work])?;
@@ -288,7 +300,7 @@ fn debian_source(folder: &Path) -> Result<PathBuf, String> {
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.shown()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     paths.filter(|p| version(p).is_some()).max_by_key(|p| version(p)).ok_or_else(|| {
-        format!("{}: no kernel source there: apt-get install linux-source-6.12", folder.shown())
+        format!("{}: no kernel source there: apt-get install {SOURCE_PACKAGE}", folder.shown())
     })
 }
 
