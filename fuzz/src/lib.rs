@@ -120,6 +120,7 @@ pub const TARGETS: &[Target] = &[
     plain("vhost", "a front end's messages, its memory and queues", serve::vhost),
     plain("calendar", "a guest's messages about its time", serve::calendar),
     plain("control", "control lines of a guest, between writes", serve::control),
+    plain("measurements", "reports and lists that calibrate reads", texts::measurements),
     plain("lists", "claims, verdicts, known failures, kept runs, campaigns", texts::lists),
 ];
 

@@ -67,6 +67,20 @@ pub fn fio_log(input: &[u8]) {
     }
 }
 
+/// What `calibrate` reads: reports of fio, pg_test_fsync, ioping and iostat, and lists.
+pub fn measurements(input: &[u8]) {
+    let read = wp_calibrate::parse("x", input);
+    assert_eq!(read, wp_calibrate::parse("x", input));
+    let Ok(input) = read.map_err(|e| assert!(!e.is_empty())) else { return };
+    for m in &input.measured {
+        let (l, known) = (m.load, m.figures.all());
+        assert!(l.bytes > 0 && l.depth > 0 && l.jobs > 0, "{l:?}");
+        assert!(known.iter().flatten().all(|v| v.is_finite() && *v > 0.0), "{m:?}");
+        assert!(known.iter().any(Option::is_some) && !m.source.is_empty(), "{m:?}");
+    }
+    assert!(input.skipped.iter().all(|(whose, why)| !whose.is_empty() && !why.is_empty()));
+}
+
 /// A fio job file: its diagnostics, and of each job without an error the layout and the first
 /// operations. The first byte says what its variables are.
 pub fn fio_job(input: &[u8]) {

@@ -11,11 +11,12 @@ use crate::fit::Unidentified;
 use crate::load;
 use crate::load::{Figures, Load};
 use crate::measured::{Input, Measured};
+use crate::scale::{FACTOR_MAX, Scale};
 
-/// Farthest that a number may be from the class's: that many times.
-const FACTOR_MAX: f64 = 100.0;
-/// Share of that range, in logarithms, beyond which a number is told to be near its end.
-const NEAR_END: f64 = 0.85;
+/// A fit with an error beyond that may lack a number that was left out: each is tried once more.
+const POOR: f64 = 0.1;
+/// A number that is tried once more is kept if what is left falls to this share.
+const BETTER: f64 = 0.7;
 /// Rounds of choosing numbers and fitting them.
 const ROUNDS: usize = 2;
 
@@ -28,6 +29,19 @@ pub struct Class {
     pub base: &'static str,
     /// What may be fitted.
     pub numbers: &'static [&'static str],
+    /// The one of them that is the time of a FLUSH. It is told first where every load waits for
+    /// syncs: those do not tell a write's own time from that of its FLUSH.
+    pub flush: Option<&'static str>,
+}
+
+impl Class {
+    /// The numbers in the order in which these loads tell them.
+    fn in_order(&self, loads: &[Measured]) -> Vec<&'static str> {
+        let waits = |m: &Measured| m.load.sync_every > 0 || m.load.forced;
+        let first = self.flush.filter(|_| loads.iter().all(waits));
+        let rest = self.numbers.iter().copied().filter(|n| Some(*n) != first);
+        first.into_iter().chain(rest).collect()
+    }
 }
 
 /// All classes.
@@ -44,17 +58,20 @@ pub static CLASSES: &[Class] = &[
             "flush_overhead_ns",
             "read_overhead_ns",
         ],
+        flush: Some("flush_overhead_ns"),
     },
     Class {
         name: "emmc",
         base: "emmc-16",
         numbers: &["command_ns", "program_ns", "read_ns", "bus_mb_s", "flush_ns"],
+        flush: Some("flush_ns"),
     },
-    Class { name: "fixed", base: "fixed", numbers: &["latency_ns"] },
+    Class { name: "fixed", base: "fixed", numbers: &["latency_ns"], flush: None },
     Class {
         name: "plain",
         base: "sata-disk-nofua",
         numbers: &["command_ns", "link_mb_s", "flush_ns", "writeback_mb_s"],
+        flush: Some("flush_ns"),
     },
     Class {
         name: "zns",
@@ -71,6 +88,7 @@ pub static CLASSES: &[Class] = &[
             "link_read_mb_s",
             "partial_overhead_ns",
         ],
+        flush: None,
     },
 ];
 
@@ -226,14 +244,14 @@ fn of_the_others(measured: &mut [Measured], held: &[bool]) {
 
 struct Bench<'p, 'g> {
     plan: &'p Plan<'p>,
-    keys: Vec<&'static str>,
+    keys: Vec<(&'static str, Scale)>,
     go_on: &'g mut dyn FnMut(u64) -> bool,
     runs: u64,
     stopped: bool,
 }
 
 impl Bench<'_, '_> {
-    /// The model under a load, with these logarithms of the numbers.
+    /// The model under a load, with the numbers at these places of their scales.
     fn figures(&self, at: &[f64], load: &Load) -> Result<Figures, String> {
         let values: Vec<(&str, u64)> = self
             .plan
@@ -241,7 +259,7 @@ impl Bench<'_, '_> {
             .iter()
             .map(|n| (n.key, n.value))
             .chain(self.plan.given.iter().map(|(k, v)| (k.as_str(), *v)))
-            .chain(self.keys.iter().zip(at).map(|(k, v)| (*k, whole(*v))))
+            .chain(self.keys.iter().zip(at).map(|((k, scale), at)| (*k, scale.value(*at))))
             .collect();
         let device = self.plan.base.make(&values).map_err(|e| e.to_string())?;
         load::run(device, load)
@@ -267,11 +285,6 @@ impl Bench<'_, '_> {
     }
 }
 
-/// A number from its logarithm.
-fn whole(log: f64) -> u64 {
-    log.exp().round().max(1.0) as u64
-}
-
 /// Calibrates. `go_on` is asked before each run of the model, with how many there were.
 ///
 /// Errors: nothing that could be fitted, or no write among it; a class whose numbers make no
@@ -293,8 +306,10 @@ pub fn calibrate(
             plan.given.iter().any(|(k, _)| k == key) || plan.begun.iter().any(|n| known(&n));
         is_there && !is_known && settings.get(key) > 0
     };
-    let keys: Vec<&'static str> = plan.class.numbers.iter().copied().filter(|k| fits(k)).collect();
-    let start: Vec<f64> = keys.iter().map(|k| (settings.get(k) as f64).ln()).collect();
+    let keys = plan.class.in_order(&input.measured).into_iter().filter(|k| fits(k));
+    let scale = |key| (key, Scale::of(key, settings.get(key), &input.measured));
+    let keys: Vec<(&'static str, Scale)> = keys.map(scale).collect();
+    let start: Vec<f64> = keys.iter().map(|(_, scale)| scale.start()).collect();
     let mut bench = Bench { plan, keys, go_on, runs: 0, stopped: false };
     let (mut measured, refused) = usable(input, &bench, &start)?;
     let held = split(&measured, plan.held);
@@ -315,12 +330,15 @@ pub fn calibrate(
     });
     let judged = judged.collect();
     let parameters: Vec<Parameter> = (0..at.len())
-        .map(|i| Parameter {
-            key: bench.keys[i],
-            before: whole(start[i]),
-            value: whole(at[i]),
-            unidentified: unidentified[i].err(),
-            at_bound: (at[i] - start[i]).abs() > FACTOR_MAX.ln() * NEAR_END,
+        .map(|i| {
+            let (key, scale) = bench.keys[i];
+            Parameter {
+                key,
+                before: scale.value(start[i]),
+                value: scale.value(at[i]),
+                unidentified: unidentified[i].err(),
+                at_bound: scale.is_near_end(scale.value(at[i])),
+            }
         })
         .collect();
     let file = device_file(plan, &parameters, fitted.len());
@@ -365,14 +383,13 @@ fn usable(
     Ok((measured, refused))
 }
 
-/// Chooses numbers and fits them; the logarithms, and which were told.
+/// Chooses numbers and fits them: where they are on their scales, and which were told.
 fn search(
     bench: &mut Bench<'_, '_>,
     fitted: &[Measured],
     start: &[f64],
 ) -> (Vec<f64>, Vec<Result<(), Unidentified>>) {
-    let bounds: Vec<(f64, f64)> =
-        start.iter().map(|v| ((v - FACTOR_MAX.ln()).max(0.0), v + FACTOR_MAX.ln())).collect();
+    let bounds: Vec<(f64, f64)> = bench.keys.iter().map(|(_, scale)| scale.bounds()).collect();
     let mut at = start.to_vec();
     let mut unidentified = vec![Err(Unidentified::Unfelt); start.len()];
     for _ in 0..ROUNDS {
@@ -394,8 +411,55 @@ fn search(
         let (found, stopped) = fit::fit(&mut model, &at, &free, &bounds);
         at = found;
         if stopped {
-            break;
+            return (at, unidentified);
         }
+    }
+    once_more(bench, fitted, (start, &bounds), (at, unidentified))
+}
+
+/// A poor fit tries the numbers that were left out, the one first that helps most: what does as
+/// another does near the class's values need not do so far from them.
+fn once_more(
+    bench: &mut Bench<'_, '_>,
+    fitted: &[Measured],
+    (start, bounds): (&[f64], &[(f64, f64)]),
+    (mut at, mut unidentified): (Vec<f64>, Vec<Result<(), Unidentified>>),
+) -> (Vec<f64>, Vec<Result<(), Unidentified>>) {
+    let mut model = |at: &[f64]| bench.residuals(at, fitted);
+    let cost = |left: &[f64]| left.iter().map(|v| v * v).sum::<f64>();
+    let is_poor = |left: &[f64]| left.iter().any(|v| v.abs() > POOR.ln_1p());
+    let Some(mut left) = model(&at) else { return (at, unidentified) };
+    // The rounds before may have led far away: from the class's values, and with what was told.
+    if is_poor(&left) {
+        let told: Vec<usize> = (0..at.len()).filter(|n| unidentified[*n].is_ok()).collect();
+        let (found, stopped) = fit::fit(&mut model, start, &told, bounds);
+        match model(&found).filter(|_| !stopped) {
+            Some(now) if cost(&now) < cost(&left) => (at, left) = (found, now),
+            Some(_) => {}
+            None => return (at, unidentified),
+        }
+    }
+    while is_poor(&left) {
+        let before = at.clone();
+        let mut best: Option<(usize, Vec<f64>, Vec<f64>)> = None;
+        for i in (0..at.len()).filter(|i| unidentified[*i].is_err()) {
+            let free: Vec<usize> =
+                (0..at.len()).filter(|n| unidentified[*n].is_ok() || *n == i).collect();
+            // Where the others went without it may be far from where they belong.
+            for from in [before.as_slice(), start] {
+                let (found, stopped) = fit::fit(&mut model, from, &free, bounds);
+                let Some(now) = model(&found).filter(|_| !stopped) else {
+                    return (at, unidentified);
+                };
+                let least = best.as_ref().map_or(cost(&left) * BETTER, |(_, _, b)| cost(b));
+                if cost(&now) < least {
+                    best = Some((i, found, now));
+                }
+            }
+        }
+        let Some((i, found, now)) = best else { break };
+        (at, left) = (found, now);
+        unidentified[i] = Ok(());
     }
     (at, unidentified)
 }

@@ -1,8 +1,8 @@
 //! From measurements of a real drive to a preset, with the error of what was held out.
 //!
-//! Picture:    reports of fio, lists of points, block traces -> [`Input`] -> loads, of which some
-//!             are held out -> numbers of a [`Class`] that the others tell (`fit`) -> a device
-//!             file, and the model beside every measured value.
+//! Picture:    reports of fio, pg_test_fsync, ioping and iostat, lists of points, block traces ->
+//!             [`Input`] -> loads, of which some are held out -> numbers of a [`Class`] that the
+//!             others tell (`fit`) -> a device file, and the model beside every measured value.
 //! Laws:       1. a number is fitted only if the fitted loads tell it from all others; what they do
 //!                not tell stays as the class has it, and is `assumed`;
 //!             2. held out: of the loads of one operation, pattern and sync, sorted by size, jobs
@@ -20,6 +20,8 @@ mod fit;
 mod load;
 mod measured;
 mod recorded;
+mod reports;
+mod scale;
 
 pub use calibration::{CLASSES, Calibrated, Class, Held, Judged, Parameter, Plan, calibrate};
 pub use fit::Unidentified;

@@ -1,4 +1,4 @@
-//! What was measured of a real drive: fio's reports, and lists of points.
+//! What was measured of a real drive: reports of fio and of other tools, and lists of points.
 //!
 //! Laws:   jobs of one group of fio ran at once: those of one description are one load, those of
 //!         several are none that a model could be asked for; a job counts where it went past the
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use wp_base::event::{Op, ZoneOp};
 
 use super::load::{Figures, Load};
-use crate::drive;
+use crate::{drive, reports};
 
 /// Fewer operations than that tell no mean.
 pub(super) const OPERATIONS_MIN: u64 = 100;
@@ -45,6 +45,9 @@ pub struct Input {
 /// there.
 pub fn parse(name: &str, bytes: impl AsRef<[u8]>) -> Result<Input, String> {
     let text = text(bytes.as_ref()).map_err(|e| format!("{name}: {e}"))?;
+    if let Some(read) = reports::parse(name, text) {
+        return read;
+    }
     // fio writes notes before its report.
     let begins = text.lines().scan(0, |at, line| {
         let here = *at;
@@ -316,8 +319,8 @@ fn figures(job: &Value, mut load: Load) -> Result<Measured, String> {
     Ok(Measured { load, figures, p99_ns, source: String::new() })
 }
 
-/// Columns of a list of points; `jobs` and `fsync` may be left out.
-const COLUMNS: [&str; 7] = ["op", "bs", "qd", "iops", "lat_us", "jobs", "fsync"];
+/// Columns of a list of points; the first four are needed.
+const COLUMNS: [&str; 8] = ["op", "bs", "qd", "iops", "lat_us", "jobs", "fsync", "sync_us"];
 
 /// A list: a line of columns, then a load each. Or the points of `devices/zn540`.
 fn points(name: &str, text: &str) -> Result<Input, String> {
@@ -383,8 +386,20 @@ fn point<'t>(field: &impl Fn(&str) -> &'t str) -> Result<Measured, NoPoint> {
     };
     let depth = count("qd", 1, 65_536)?.max(1);
     let (jobs, sync_every) = (count("jobs", 1, 256)?.max(1), count("fsync", 0, 1 << 20)?);
-    let figures =
-        Figures { iops: real("iops")?, mean_ns: real("lat_us")?.map(|us| us * 1e3), sync_ns: None };
+    let ns = |key: &'static str| Ok(real(key)?.map(|us| us * 1e3));
+    let figures = Figures { iops: real("iops")?, mean_ns: ns("lat_us")?, sync_ns: ns("sync_us")? };
+    // The rest of the time between two writes would be taken for the host's.
+    if sync_every > 0 && figures.mean_ns.is_some() && figures.sync_ns.is_none() {
+        let what = "with fsync, lat_us is of the write alone: give the mean of a sync in sync_us, \
+                    or leave lat_us empty";
+        return Err(("lat_us", what.to_owned()));
+    }
+    if sync_every == 0 && figures.sync_ns.is_some() {
+        return Err(("sync_us", "a load without fsync has no syncs".to_owned()));
+    }
+    if figures == Figures::default() {
+        return Err(("iops", "a point needs iops, lat_us or sync_us".to_owned()));
+    }
     let forced = false;
     let load = Load { op, random, bytes, depth, jobs, sync_every, forced, host_ns: 0 };
     little(&load, &figures).map_err(|e| ("lat_us", e))?;
@@ -393,7 +408,7 @@ fn point<'t>(field: &impl Fn(&str) -> &'t str) -> Result<Measured, NoPoint> {
 
 /// Little's law: the rate times the mean latency is the mean number of operations in flight, which
 /// is at most what the load keeps in flight. Errors: a rate and a latency that contradict.
-fn little(load: &Load, figures: &Figures) -> Result<(), String> {
+pub(crate) fn little(load: &Load, figures: &Figures) -> Result<(), String> {
     let (Some(mean), Some(iops)) = (figures.mean_ns, figures.iops) else { return Ok(()) };
     let possible = f64::from(load.depth) * f64::from(load.jobs);
     let syncs = match (figures.sync_ns, load.sync_every) {
@@ -417,7 +432,7 @@ fn little(load: &Load, figures: &Figures) -> Result<(), String> {
 
 /// The host's share, where one operation was under way: of the time between two what is neither its
 /// latency nor a sync's.
-fn with_host(load: Load, figures: &Figures) -> Load {
+pub(crate) fn with_host(load: Load, figures: &Figures) -> Load {
     let syncs = figures.sync_ns.filter(|_| load.sync_every > 0);
     let syncs = syncs.map_or(0.0, |s| s / f64::from(load.sync_every));
     let host = match (figures.iops, figures.mean_ns, load.depth) {

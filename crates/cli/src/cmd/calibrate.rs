@@ -33,11 +33,12 @@ const PROGRESS: Duration = Duration::from_millis(200);
     \x20 writepath calibrate report.json --class ssd --out my.toml\n\
     \x20 writepath calibrate t --class emmc --base emmc-16,queue_depth=1")]
 pub struct Args {
-    /// fio JSON reports, CSV lists, or blktrace files to fit
+    /// fio JSON, pg_test_fsync, ioping, iostat JSON, CSV lists, or blktrace files to fit
     ///
     /// Reports of `fio --output-format=json` (direct=1, one job a load, `stonewall` between them);
-    /// lists with the columns op,bs,qd,iops,lat_us and optionally jobs and fsync; or binary block
-    /// traces of `blktrace`, where NAME stands for NAME.blktrace.0 and those of the other CPUs.
+    /// output of `pg_test_fsync`, `ioping` or `iostat -x -o JSON`; lists with the columns
+    /// op,bs,qd,iops,lat_us and optionally jobs, fsync and sync_us; or binary block traces of
+    /// `blktrace`, where NAME stands for NAME.blktrace.0 and those of the other CPUs.
     /// docs/calibrate.md has the jobs.
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
