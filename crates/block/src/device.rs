@@ -49,6 +49,9 @@ pub struct Limits {
     /// single-queue layer takes nothing from the elevator while it runs (`flush_not_queueable`,
     /// since 2.6.40). Nor over eMMC, whose command line is one.
     pub flush_beside_others: bool,
+    /// Submission queues: a core has one of them, and flushes of different queues are not merged
+    /// (`blk_mq_hw_ctx`, each with its `blk_flush_queue`). One for SATA and eMMC.
+    pub hardware_queues: u32,
     /// Does it take a cache barrier ([`Flags::BARRIER`] on an [`Op::Flush`]: eMMC 5.1
     /// `BARRIER_EN`)? If not, the block layer makes a cache flush of one.
     pub barrier: bool,
@@ -77,6 +80,7 @@ impl Limits {
             discard_granularity_sectors: 0,
             discard_zeroes: false,
             flush_beside_others: true,
+            hardware_queues: 1,
             barrier: false,
             barrier_writes: false,
             zones: None,

@@ -78,7 +78,7 @@ impl Core {
     /// Takes the elevator's next request to the end of the dispatch queue.
     fn pull(&mut self, cx: &Ctx) -> Option<RqId> {
         if self.elevator.queued() == 0
-            || (self.flush.is_running() && !cx.limits.flush_beside_others && !cx.is_mq())
+            || (self.is_flushing() && !cx.limits.flush_beside_others && !cx.is_mq())
         {
             return None;
         }

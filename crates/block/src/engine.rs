@@ -129,7 +129,8 @@ pub(crate) struct Core {
     pub merge: MergeIndex,
     pub plugs: Plugs,
     pub dispatch: VecDeque<RqId>,
-    pub flush: FlushMachine,
+    /// One of each hardware queue.
+    pub flush: Vec<FlushMachine>,
     /// The request of which the driver is still sending segments.
     pub current: Option<Current>,
     /// Data read by the commands of a request that has several.
@@ -176,14 +177,15 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub fn new(elevator: Box<dyn Elevator>) -> Core {
+    /// Idle, with the hardware queues of a device.
+    pub fn new(elevator: Box<dyn Elevator>, limits: &Limits) -> Core {
         Core {
             pool: Pool::default(),
             elevator,
             merge: MergeIndex::default(),
             plugs: Plugs::default(),
             dispatch: VecDeque::new(),
-            flush: FlushMachine::default(),
+            flush: (0..limits.hardware_queues.max(1)).map(|_| FlushMachine::default()).collect(),
             current: None,
             pieces: BTreeMap::new(),
             in_device: 0,

@@ -23,9 +23,12 @@
 //!             together when it completes, while the next ones gather in the other list. While any
 //!             sequence has its data under way, a flush is put off, so that those data can share
 //!             their postflush; but not longer than `Habits::flush_patience`.
+//! Queues:     each hardware queue has a machine of its own (`blk_flush_queue` of a
+//!             `blk_mq_hw_ctx`), and a request belongs to that of the core which it was submitted
+//!             on: flushes of different queues are not shared.
 //! Invariants: 1. a flush that serves a request's step was issued after the step before it had
 //!                completed;
-//!             2. at most one flush is in the device or on its way there.
+//!             2. at most one flush of a queue is in the device or on its way there.
 //! Events:     `I` of the request with its flags; `D FWS 0` of each flush; `D`, `C` of the data; at
 //!             the end of the sequence a second `C` with 0 sectors. The first flush is issued by
 //!             whoever submits, the rest by the completion of the step before (`swapper`). blk-mq
@@ -46,7 +49,7 @@ const DATA: u8 = 2;
 const POSTFLUSH: u8 = 4;
 const STEPS: u8 = PREFLUSH | DATA | POSTFLUSH;
 
-/// The state of one queue's flush sequences.
+/// The state of one hardware queue's flush sequences.
 #[derive(Default)]
 pub(crate) struct FlushMachine {
     /// Double buffer: requests that wait for a flush.
@@ -69,6 +72,16 @@ impl FlushMachine {
 }
 
 impl Core {
+    /// The hardware queue that a request belongs to.
+    fn hardware_queue(&self, rq: RqId) -> usize {
+        self.pool[rq].core as usize % self.flush.len()
+    }
+
+    /// Is a flush under way?
+    pub fn is_flushing(&self) -> bool {
+        self.flush.iter().any(FlushMachine::is_running)
+    }
+
     /// Takes a request with PREFLUSH or FUA (`blk_insert_flush()`).
     pub fn flush_insert(&mut self, cx: &Ctx, rq: RqId) {
         if self.stops_at_gate(cx, rq) {
@@ -103,6 +116,7 @@ impl Core {
 
     /// `steps` of the request are done: on to the next one (`blk_flush_complete_seq()`).
     fn flush_step(&mut self, cx: &Ctx, rq: RqId, steps: u8, status: Result<(), Status>) {
+        let queue = self.hardware_queue(rq);
         let r = &mut self.pool[rq];
         assert!(r.steps & steps == 0, "a flush step is done once");
         r.steps |= steps;
@@ -115,18 +129,18 @@ impl Core {
             }
             self.flush_end(cx, rq);
         } else if next == DATA {
-            self.flush.data_in_flight += 1;
+            self.flush[queue].data_in_flight += 1;
             self.flush_queue(cx, rq, true);
         } else {
-            let joins = self.flush.running.is_some() && !site::FLUSH_AFTER.on();
-            let list = self.flush.pending ^ usize::from(joins);
-            let pending = &mut self.flush.waiting[list];
-            if pending.is_empty() {
-                self.flush.pending_since = cx.rt.now();
+            let machine = &mut self.flush[queue];
+            let joins = machine.running.is_some() && !site::FLUSH_AFTER.on();
+            let list = machine.pending ^ usize::from(joins);
+            if machine.waiting[list].is_empty() {
+                machine.pending_since = cx.rt.now();
             }
-            pending.push(rq);
+            machine.waiting[list].push(rq);
         }
-        self.flush_kick(cx);
+        self.flush_kick(cx, queue);
     }
 
     /// The whole sequence is done.
@@ -142,8 +156,8 @@ impl Core {
     }
 
     /// Issues a flush if one is wanted and none stands against it (`blk_kick_flush()`).
-    fn flush_kick(&mut self, cx: &Ctx) {
-        let f = &mut self.flush;
+    fn flush_kick(&mut self, cx: &Ctx, queue: usize) {
+        let f = &mut self.flush[queue];
         if f.running.is_some() || f.waiting[f.pending].is_empty() {
             return;
         }
@@ -159,13 +173,14 @@ impl Core {
             sectors: 0,
             segments: 0,
             task: None,
-            core: 0,
+            // Fewer queues than cores are counted in 32 bits.
+            core: queue as u32,
             class: IoClass::BestEffort,
             epoch: NO_EPOCH,
         };
         let rq = self.pool.alloc(&info, now);
         self.pool[rq].state.set(State::FLUSH_RQ);
-        self.flush.running = Some(rq);
+        self.flush[queue].running = Some(rq);
         self.counters.flushes += 1;
         self.flush_queue(cx, rq, false);
     }
@@ -183,7 +198,8 @@ impl Core {
 
     /// The flush has completed: what waited for it moves on (`flush_end_io()`).
     pub fn flush_done(&mut self, cx: &Ctx, flush: RqId) {
-        assert_eq!(self.flush.running, Some(flush), "one flush at a time");
+        let queue = self.hardware_queue(flush);
+        assert_eq!(self.flush[queue].running, Some(flush), "one flush at a time");
         let (status, op, flags) =
             (self.pool[flush].status, self.pool[flush].op, self.pool[flush].flags);
         if cx.config.habits.flush_done_event || cx.is_mq() {
@@ -191,23 +207,26 @@ impl Core {
             cx.event(BlockAction::Complete, op, flags, Sector(0), 0, took);
         }
         self.pool.free(flush);
-        let running = self.flush.pending ^ 1;
-        let mut list = std::mem::take(&mut self.flush.waiting[running]);
-        self.flush.running = None;
+        let machine = &mut self.flush[queue];
+        let running = machine.pending ^ 1;
+        let mut list = std::mem::take(&mut machine.waiting[running]);
+        machine.running = None;
         self.counters.flush_steps += list.len() as u64;
         for rq in list.drain(..) {
             let left = STEPS & !self.pool[rq].steps;
             self.flush_step(cx, rq, left & left.wrapping_neg(), status);
         }
         // The list's memory, unless somebody has begun a new one.
-        if self.flush.waiting[running].capacity() == 0 {
-            self.flush.waiting[running] = list;
+        let spare = &mut self.flush[queue].waiting[running];
+        if spare.capacity() == 0 {
+            *spare = list;
         }
     }
 
     /// A sequence's data have completed.
     pub fn flush_data_done(&mut self, cx: &Ctx, rq: RqId) {
-        self.flush.data_in_flight -= 1;
+        let queue = self.hardware_queue(rq);
+        self.flush[queue].data_in_flight -= 1;
         let status = self.pool[rq].status;
         self.flush_step(cx, rq, DATA, status);
     }

@@ -91,7 +91,7 @@ impl BlockQueue {
         let work = Rc::new(Work::new(rt));
         let queue = Rc::new_cyclic(|me: &Weak<BlockQueue>| BlockQueue {
             me: me.clone(),
-            core: RefCell::new(Core::new(elevator)),
+            core: RefCell::new(Core::new(elevator, &limits)),
             device: RefCell::new(device),
             waiters: RefCell::default(),
             room: [WaitQueue::new(rt, "async request"), WaitQueue::new(rt, "sync request")],
@@ -631,7 +631,7 @@ impl BlockQueue {
         let mut core = self.core.borrow_mut();
         core.plugs.clear();
         let elevator = self.cx.config.make_elevator(self.cx.limits);
-        let mut old = std::mem::replace(&mut *core, Core::new(elevator));
+        let mut old = std::mem::replace(&mut *core, Core::new(elevator, &self.cx.limits));
         core.plugs = std::mem::take(&mut old.plugs);
         core.counters = old.counters;
         core.counters.epochs += old.epochs.count();

@@ -1,9 +1,10 @@
 //! blk-mq: who issues what, and in which order.
 
-use crate::common::{TestDevice, World, block, commit_flags, limits, world};
+use crate::common::{TestDevice, World, block, commit_flags, limits, world, world_on};
 use wp_base::Span;
-use wp_base::event::{Flags, Op};
+use wp_base::event::{Class, Flags, Op};
 use wp_block::{Bio, ElevatorKind, IoClass, Layer, Limits, QueueConfig};
+use wp_rt::{CostProfile, CpuModel, CpuOp, Rt, TimeMode};
 
 fn none() -> QueueConfig {
     QueueConfig::linux(6, 1).with_elevator(ElevatorKind::None)
@@ -157,6 +158,34 @@ fn a_disk_without_queued_flushes_is_emptied_before_one() {
         let issued: Vec<&str> = lines[done..].lines().filter(|l| l.starts_with("D F")).collect();
         assert_eq!(issued.len(), 1, "{lines}");
         assert!(issued[0].ends_with(issuer), "{lines}");
+    }
+}
+
+/// Two tasks flush at once, each on a core of its own: one hardware queue shares the second FLUSH's
+/// wait, two have a FLUSH each in the device.
+#[test]
+fn flushes_of_different_hardware_queues_are_not_shared() {
+    for (queues, at_once) in [(1, 1), (2, 2)] {
+        let limits = Limits { hardware_queues: queues, ..limits() };
+        // What costs something keeps its core busy, so the second task has the other one.
+        let mut profile = CostProfile::zero();
+        profile.set(CpuOp::Syscall, 1_000);
+        let cpu = CpuModel { cores: 2, profile };
+        let rt = Rt::with(TimeMode::Virtual, 1, cpu);
+        rt.probe().set_mask(Class::BLOCK);
+        let w = world_on(rt, QueueConfig::linux(6, 1), TestDevice::new(limits));
+        for name in ["a", "b"] {
+            let (queue, rt) = (w.queue.clone(), w.rt.clone());
+            w.rt.spawn(name, async move {
+                rt.cpu(CpuOp::Syscall, 1).await;
+                queue.flush().await.expect("flushed");
+            });
+        }
+        w.rt.run();
+        let lines = w.shape("DC");
+        let before = lines.lines().take_while(|l| l.starts_with("D F")).count();
+        assert_eq!(before, at_once, "{queues} queues:\n{lines}");
+        assert_eq!(lines.lines().filter(|l| l.starts_with("D F")).count(), 2, "{lines}");
     }
 }
 

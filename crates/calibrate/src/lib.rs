@@ -22,6 +22,7 @@ mod measured;
 mod recorded;
 mod reports;
 mod scale;
+pub mod sync;
 
 pub use calibration::{CLASSES, Calibrated, Class, Held, Judged, Parameter, Plan, calibrate};
 pub use fit::Unidentified;

@@ -75,6 +75,7 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         fua: s.switch("fua")?,
         discard,
         flush_beside_others: s.switch("flush_beside_others")?,
+        hardware_queues: 1,
         barrier: false,
         barrier_writes: s.switch("barrier_writes")?,
         zones: None,

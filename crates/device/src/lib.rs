@@ -19,6 +19,7 @@ pub mod emmc;
 pub mod fixed;
 mod lane;
 pub mod nand;
+mod nvme;
 mod offset_device;
 pub mod plain;
 pub mod preset;

@@ -3,8 +3,9 @@
 use crate::config::{DeviceEntry, Param, Rated};
 use crate::emmc::{Emmc, EmmcConfig};
 use crate::fixed::{Fixed, FixedConfig};
+use crate::nvme;
 use crate::plain::{Plain, PlainConfig};
-use crate::ssd::{FTL, Ssd, SsdConfig};
+use crate::ssd::{FTL, SYNC, Ssd, SsdConfig};
 use crate::zn540::{ZN540, ZN540_4TB, ZN540_4TB_NO_PLP};
 use crate::zns::{Zns, ZnsConfig};
 
@@ -66,17 +67,39 @@ const FIXED: [Param; 14] = [
     NO_BARRIERS,
 ];
 
-pub(crate) const fn replaced<const N: usize>(
+/// `params` with each of `with` in place of the parameter of its name, which must be there.
+pub(crate) const fn replaced<const N: usize, const M: usize>(
     mut params: [Param; N],
-    index: usize,
-    with: Param,
+    with: [Param; M],
 ) -> [Param; N] {
-    params[index] = with;
+    let mut n = 0;
+    while n < M {
+        let mut i = 0;
+        while !is_same(params[i].name.as_bytes(), with[n].name.as_bytes()) {
+            i += 1;
+        }
+        params[i] = with[n];
+        n += 1;
+    }
     params
 }
 
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
 const FIXED_NOFUA: [Param; 14] =
-    replaced(FIXED, 4, p("fua", 0, "switch", "null_blk fua=0, a configuration of those runs"));
+    replaced(FIXED, [p("fua", 0, "switch", "null_blk fua=0, a configuration of those runs")]);
 
 const SATA_NOFUA: [Param; 13] = [
     p("capacity_bytes", BYTES_128_GB, "bytes", FOR_COMPARISON),
@@ -94,16 +117,20 @@ const SATA_NOFUA: [Param; 13] = [
     NO_BARRIERS,
 ];
 
-/// Numbers of an SSD without those of its FTL.
+/// Numbers of an SSD without those of its FTL and of its syncs.
 const DRIVE: usize = 30;
-/// Numbers of an SSD: those of the drive, then [`FTL`]'s.
-const SSD: usize = DRIVE + FTL.len();
+/// Numbers of an SSD: those of the drive, then [`FTL`]'s and [`SYNC`]'s.
+pub(crate) const SSD: usize = DRIVE + FTL.len() + SYNC.len();
 
 const fn with_ftl(drive: [Param; DRIVE]) -> [Param; SSD] {
     let mut all = [FTL[0]; SSD];
     let mut i = 0;
     while i < SSD {
-        all[i] = if i < DRIVE { drive[i] } else { FTL[i - DRIVE] };
+        all[i] = match i.checked_sub(DRIVE) {
+            None => drive[i],
+            Some(i) if i < FTL.len() => FTL[i],
+            Some(i) => SYNC[i - FTL.len()],
+        };
         i += 1;
     }
     all
@@ -175,8 +202,7 @@ const SSD_128: [Param; SSD] = with_ftl([
 /// The paper's drive with power-loss protection: no volatile cache to flush.
 const SSD_128_PLP: [Param; SSD] = replaced(
     SSD_128,
-    6,
-    p("plp", 1, "switch", "hypothetical: the same drive with power-loss protection"),
+    [p("plp", 1, "switch", "hypothetical: the same drive with power-loss protection")],
 );
 
 /// 500,118,192 sectors: what a drive sold as 256 GB has.
@@ -186,19 +212,29 @@ const RATED_850: &str = "assumed: gives the 850 Pro's rated 520 MB/s sequential 
 
 /// Samsung 850 PRO 256 GB, as a class: rated like the 840 Pro at depth 1 and 32, twice the flash,
 /// V-NAND that programs faster (review specifications).
-const SSD_850_256: [Param; SSD] = {
-    let params = replaced(
-        SSD_128,
-        0,
+const SSD_850_256: [Param; SSD] = replaced(
+    SSD_128,
+    [
         p("capacity_bytes", BYTES_256_GB, "bytes", "IDEMA LBA count for 256 GB (SFF-8447)"),
-    );
-    let params = replaced(
-        params,
-        BLOCKS_PER_PLANE,
         p("blocks_per_plane", 4096, "count", "256 GiB raw of 256 GB: 7 % spare"),
-    );
-    replaced(params, PROGRAM_NS, p("program_ns", 472_000, "ns", RATED_850))
-};
+        p("program_ns", 472_000, "ns", RATED_850),
+    ],
+);
+
+/// Samsung 860 PRO 512 GB, as a class.
+const SSD_860_512: [Param; SSD] = replaced(
+    SSD_850_256,
+    [
+        p("capacity_bytes", 512_110_190_592, "bytes", "IDEMA LBA count for 512 GB (SFF-8447)"),
+        p("blocks_per_plane", 8192, "count", "512 GiB raw of 512 GB: 7 % spare"),
+        p(
+            "flush_overhead_ns",
+            415_000,
+            "ns",
+            "fitted: 1033 writes with FLUSH a second (ceph-diskbench); interval 400,000 to 430,000",
+        ),
+    ],
+);
 
 /// Samsung 840 PRO 128 GB, as a class: what its reviews rate, where they tell.
 const SSD_840_128: [Param; SSD] = {
@@ -206,8 +242,10 @@ const SSD_840_128: [Param; SSD] = {
         1 (reviews of the 256 GB drive)";
     const READ: &str = "assumed: gives, with tR, the 840 PRO's rated 9.9 k random reads per \
         second at depth 1 (reviews of the 256 GB drive)";
-    let params = replaced(SSD_128, WRITE_OVERHEAD, p("write_overhead_ns", 14_800, "ns", QD1));
-    replaced(params, READ_OVERHEAD, p("read_overhead_ns", 13_100, "ns", READ))
+    replaced(
+        SSD_128,
+        [p("write_overhead_ns", 14_800, "ns", QD1), p("read_overhead_ns", 13_100, "ns", READ)],
+    )
 };
 
 /// A rated value that a number of the preset was chosen by.
@@ -247,7 +285,7 @@ const P16: &str = "configuration used to time other simulators (MQSim, SimpleSSD
 const P16_MAP: &str = "the same: 64 GiB raw in 8 channels of 4 dies of 2 planes";
 
 /// The drive that other simulators were timed with, for comparison with them: no product.
-const SSD_P16: [Param; SSD] = with_ftl([
+pub(crate) const SSD_P16: [Param; SSD] = with_ftl([
     p("capacity_bytes", 57 << 30, "bytes", "64 GiB raw less 10 % spare, in whole GiB"),
     p("queue_depth", 64, "count", "assumed: above the depth of 32 in those runs"),
     p("max_request_sectors", 1024, "sectors", "assumed: 512 KiB"),
@@ -279,19 +317,6 @@ const SSD_P16: [Param; SSD] = with_ftl([
     p("flush_beside_others", 1, "switch", "NVMe: a flush is a queued command"),
     NO_BARRIERS,
 ]);
-
-/// Where a parameter stands in [`SSD_128`]; checked below.
-const READ_OVERHEAD: usize = 10;
-const WRITE_OVERHEAD: usize = 11;
-const BLOCKS_PER_PLANE: usize = 22;
-const PROGRAM_NS: usize = 24;
-const _: () = {
-    assert!(matches!(SSD_128[6].name.as_bytes(), b"plp"));
-    assert!(matches!(SSD_128[READ_OVERHEAD].name.as_bytes(), b"read_overhead_ns"));
-    assert!(matches!(SSD_128[WRITE_OVERHEAD].name.as_bytes(), b"write_overhead_ns"));
-    assert!(matches!(SSD_128[BLOCKS_PER_PLANE].name.as_bytes(), b"blocks_per_plane"));
-    assert!(matches!(SSD_128[PROGRAM_NS].name.as_bytes(), b"program_ns"));
-};
 
 const RATED_WRITE: &str = "assumed: gives the 128 GB 840 Pro's rated 390 MB/s sequential write; \
     within MLC's 500 to 1300 us";
@@ -345,26 +370,19 @@ const EMMC_16: [Param; 19] = [
 ];
 
 /// The same with what eMMC 5.1 added: command queue and cache barrier.
-const EMMC_51: [Param; 19] = {
-    let params = replaced(
-        EMMC_16,
-        1,
+const EMMC_51: [Param; 19] = replaced(
+    EMMC_16,
+    [
         p(
             "queue_depth",
             32,
             "count",
             "eMMC 5.1 CMDQ: up to 32 tasks; Linux supports it since 4.16",
         ),
-    );
-    let params =
-        replaced(params, 6, p("barrier", 1, "switch", "eMMC 5.1 BARRIER_EN (JESD84-B51 6.6.37)"));
-    replaced(params, 7, p("bus_mb_s", 400, "MB/s", "HS400 of eMMC 5.0: both edges of 200 MHz"))
-};
-const _: () = {
-    assert!(matches!(EMMC_16[1].name.as_bytes(), b"queue_depth"));
-    assert!(matches!(EMMC_16[6].name.as_bytes(), b"barrier"));
-    assert!(matches!(EMMC_16[7].name.as_bytes(), b"bus_mb_s"));
-};
+        p("barrier", 1, "switch", "eMMC 5.1 BARRIER_EN (JESD84-B51 6.6.37)"),
+        p("bus_mb_s", 400, "MB/s", "HS400 of eMMC 5.0: both edges of 200 MHz"),
+    ],
+);
 
 /// All devices, in the order in which they are listed.
 pub static DEVICES: &[&DeviceEntry] = &[
@@ -436,12 +454,27 @@ pub static DEVICES: &[&DeviceEntry] = &[
         rated: RATED_850_256,
     },
     &DeviceEntry {
+        name: "860pro-512",
+        about: "class of the Samsung 860 PRO 512 GB, not that drive: 850pro-256 with its time of a \
+            FLUSH",
+        params: &SSD_860_512,
+        build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
+        rated: &[],
+    },
+    &DeviceEntry {
         name: "ssd-p16",
         about: "57 GiB NVMe SSD, the configuration used to time other simulators; not a product",
         params: &SSD_P16,
         build: |s| Ok(Box::new(Ssd::new(SsdConfig::from_settings(s)?))),
         rated: &[],
     },
+    &nvme::N990PRO_2TB,
+    &nvme::N990PRO_2TB_FULL,
+    &nvme::T500_2TB,
+    &nvme::N970PRO_512,
+    &nvme::PM9A3_960,
+    &nvme::P5520_3840,
+    &nvme::OPTANE_900P,
     &DeviceEntry {
         name: "zn540",
         about: "zoned SSD WD Ultrastar DC ZN540 1 TB, fitted to measurements of the drive; \

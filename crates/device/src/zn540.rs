@@ -108,11 +108,11 @@ const FOUR_TIMES: &str = "hypothetical: four times the zones of the drive of 1 T
 /// The paper's drive: its number of dies and zones is not published for us, so it is the fitted
 /// drive of 1 TB with four times the zones. What one writer of one zone sees is the same.
 pub(crate) const ZN540_4TB: [Param; 52] =
-    replaced(ZN540, ZONES, p("blocks_per_plane", 3616, "count", FOUR_TIMES));
+    replaced(ZN540, [p("blocks_per_plane", 3616, "count", FOUR_TIMES)]);
 
 /// Hypothetical. The paper's emulator and its drive of 4 TB are not described further; this is the
 /// fitted drive of 1 TB with four times the zones and a volatile buffer.
 pub(crate) const ZN540_4TB_NO_PLP: [Param; 52] = {
     const TWIN: &str = "hypothetical: the same drive without power-loss protection";
-    replaced(ZN540_4TB, PLP, p("plp", 0, "switch", TWIN))
+    replaced(ZN540_4TB, [p("plp", 0, "switch", TWIN)])
 };

@@ -10,6 +10,7 @@ mod presets;
 mod simple;
 mod ssd_ftl;
 mod ssd_gc;
+mod ssd_sync;
 mod ssd_timing;
 mod tells;
 mod zns;

@@ -205,6 +205,10 @@ pub struct World {
 pub fn world(config: QueueConfig, device: TestDevice) -> World {
     let rt = Rt::new(1);
     rt.probe().set_mask(Class::BLOCK);
+    world_on(rt, config, device)
+}
+
+pub fn world_on(rt: Rt, config: QueueConfig, device: TestDevice) -> World {
     let log = device.log.clone();
     let queue = BlockQueue::new(&rt, config, Box::new(device));
     World { rt, queue, log }

@@ -7,6 +7,7 @@ use crate::config::{ConfigError, Settings};
 use crate::nand::{Geometry, SLOT_BYTES, Timing};
 use crate::ssd::blocks::superblocks_of;
 use crate::ssd::policy::FtlConfig;
+use crate::ssd::sync::SyncConfig;
 
 /// Sectors of a slot.
 const SLOT_SECTORS: u32 = (SLOT_BYTES / SECTOR_BYTES) as u32;
@@ -48,6 +49,8 @@ pub struct SsdConfig {
     pub superblocks_least: u32,
     /// How its flash is managed.
     pub ftl: FtlConfig,
+    /// What a sync costs beside programming.
+    pub sync: SyncConfig,
 }
 
 impl SsdConfig {
@@ -62,6 +65,7 @@ impl SsdConfig {
         let max_sectors = s.count("max_request_sectors", 1 << 16)?;
         let user_slots = sectors * SECTOR_BYTES / SLOT_BYTES;
         let ftl = FtlConfig::from_settings(s, user_slots)?;
+        let sync = SyncConfig::from_settings(s)?;
         let limits = Limits {
             sectors,
             logical_bytes: SECTOR_BYTES as u32,
@@ -69,10 +73,11 @@ impl SsdConfig {
             queue_depth: s.count("queue_depth", 65536)?,
             max_sectors,
             max_segments: s.count("max_segments", 65536)?,
-            volatile_cache: !plp,
+            volatile_cache: !plp || sync.with_plp,
             fua: s.switch("fua")?,
             discard,
             flush_beside_others: s.switch("flush_beside_others")?,
+            hardware_queues: s.count("hardware_queues", 1 << 10)?,
             barrier: false,
             barrier_writes: s.switch("barrier_writes")?,
             zones: None,
@@ -100,6 +105,7 @@ impl SsdConfig {
             user_slots: user_slots as u32,
             superblocks_least,
             ftl,
+            sync,
         })
     }
 }

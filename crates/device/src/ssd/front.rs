@@ -18,7 +18,7 @@ use crate::ssd::ftl::{Stream, Superblock};
 use crate::ssd::pool::Request;
 use crate::ssd::runmap::{NONE, Run};
 use crate::ssd::tell::Cause;
-use crate::ssd::{PendingFlush, Ssd, Timer};
+use crate::ssd::{Ssd, Timer};
 
 /// Host slots that a range of sectors touches: (first, how many).
 fn slots_of(at: Sector, sectors: u32) -> (u32, u32) {
@@ -97,19 +97,31 @@ impl Ssd {
             Op::Write => {
                 self.ftl.touch_soon(slots_of(at, sectors).0);
                 let key = self.pool.insert(request);
-                if self.token_queue.is_empty() && self.take_tokens(now, key, fx) {
-                    return;
+                if !self.waits_for_flush(key) {
+                    self.write(now, key, fx);
                 }
-                self.counts.token_waits += 1;
-                self.token_queue.push_back(key);
             }
-            Op::Flush => self.flush(now, decoded, request, fx),
+            Op::Flush => {
+                let key = self.pool.insert(request);
+                if !self.waits_for_flush(key) {
+                    self.flush(now, decoded, key, fx);
+                }
+            }
             Op::Discard => {
                 let key = self.pool.insert(request);
                 Timer::Complete.set(decoded + self.config.discard_overhead, u64::from(key), fx);
             }
             Op::Zone(_) => unreachable!("it has no zones, and checks refuse it"),
         }
+    }
+
+    /// Write `key` has its turn.
+    pub(super) fn write(&mut self, now: Time, key: u32, fx: &mut Effects) {
+        if self.token_queue.is_empty() && self.take_tokens(now, key, fx) {
+            return;
+        }
+        self.counts.token_waits += 1;
+        self.token_queue.push_back(key);
     }
 
     /// Lets write `key` on the link once it is decoded, if there are tokens for it.
@@ -417,7 +429,7 @@ impl Ssd {
         for entry in unit.entries.iter() {
             self.durable.programmed(entry.lpn, entry.slots, entry.seq, &entry.data);
             self.buffer.tokens += entry.slots;
-            self.piece_programmed(unit.serial, entry, fx);
+            self.piece_programmed(now, unit.serial, entry, fx);
         }
         self.release_parked(now, fx);
         if unit.stream.is_host() {
@@ -439,37 +451,7 @@ impl Ssd {
         self.collect_garbage(now, fx);
     }
 
-    fn note_for_flushes(&mut self, now: Time, serial: u64, fx: &mut Effects) {
-        let overhead = self.config.flush_overhead;
-        for flush in self.flushes.iter_mut().filter(|f| serial < f.before_serial) {
-            flush.units -= 1;
-            if flush.units == 0 {
-                Timer::Complete.set(now + overhead, u64::from(flush.key), fx);
-            }
-        }
-        self.flushes.retain(|f| f.units > 0);
-    }
-
-    fn flush(&mut self, now: Time, decoded: Time, mut request: Request, fx: &mut Effects) {
-        request.left = self.seq;
-        let key = self.pool.insert(request);
-        if !self.config.plp {
-            for open in Stream::OF_HOST.map(|s| self.buffer.open(s)).into_iter().flatten() {
-                let unit = self.buffer.unit_mut(open);
-                unit.ready = unit.ready.max(decoded);
-            }
-            self.pad_host(now, fx);
-            let units = self.buffer.host_outstanding();
-            if units > 0 {
-                let before_serial = self.buffer.next_serial();
-                self.flushes.push(PendingFlush { key, before_serial, units });
-                return;
-            }
-        }
-        Timer::Complete.set(decoded + self.config.flush_overhead, u64::from(key), fx);
-    }
-
-    /// A read, a flush or a discard is over.
+    /// A read, a flush, a discard or a write with FUA is over.
     pub(super) fn complete(&mut self, key: u32, fx: &mut Effects) {
         let request = self.pool.remove(key);
         match request.op {

@@ -46,6 +46,7 @@ mod report;
 mod runmap;
 mod shuffle;
 mod steady;
+mod sync;
 mod tell;
 
 pub use config::SsdConfig;
@@ -53,6 +54,8 @@ pub use ftl::SuperState;
 pub(crate) use policy::FTL;
 pub use policy::{AgedStart, FtlConfig, GcPolicy};
 pub use report::{SuperblockReport, Usage};
+pub(crate) use sync::SYNC;
+pub use sync::SyncConfig;
 
 use std::collections::VecDeque;
 
@@ -69,6 +72,7 @@ use ftl::Ftl;
 use gc::Gc;
 use order::InOrder;
 use pool::Pool;
+use sync::SyncState;
 
 /// The device.
 #[derive(Clone)]
@@ -102,6 +106,7 @@ pub struct Ssd {
     order: Option<InOrder>,
     /// Writes and discards fail: too many flash blocks have.
     read_only: bool,
+    sync: SyncState,
     counts: Counts,
 }
 
@@ -148,6 +153,8 @@ enum Timer {
     GcRead = 4,
     /// A superblock is erased.
     Erased = 5,
+    /// A FLUSH holds other commands no longer.
+    FlushHeld = 6,
 }
 
 impl Timer {
@@ -182,6 +189,7 @@ impl Ssd {
             moved: Time::ZERO,
             order: (config.limits.barrier_writes && !config.plp).then(InOrder::default),
             read_only: false,
+            sync: SyncState::new(config.ftl.seed),
             counts: Counts::default(),
         }
     }
@@ -229,6 +237,7 @@ impl DeviceModel for Ssd {
             t if t == Timer::Overdue as u64 => self.overdue(now, number, fx),
             t if t == Timer::GcRead as u64 => self.gc_has_read(now, fx),
             t if t == Timer::Erased as u64 => self.erased(now, key, fx),
+            t if t == Timer::FlushHeld as u64 => self.flush_held(now, fx),
             other => unreachable!("timer kind {other}"),
         }
     }

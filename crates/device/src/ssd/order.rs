@@ -20,13 +20,13 @@
 
 use std::collections::BTreeMap;
 
-use wp_base::Time;
+use wp_base::{Span, Time};
 use wp_block::Effects;
 
-use crate::ssd::Ssd;
 use crate::ssd::buffer::Entry;
 use crate::ssd::durable::Durable;
 use crate::ssd::runmap::NONE;
+use crate::ssd::{Ssd, Timer};
 
 /// Programmed, and not safe.
 #[derive(Clone)]
@@ -104,9 +104,15 @@ impl Ssd {
     }
 
     /// A piece of a unit is on the flash: the last of its kind where order is not kept.
-    pub(super) fn piece_programmed(&mut self, serial: u64, entry: &Entry, fx: &mut Effects) {
+    pub(super) fn piece_programmed(
+        &mut self,
+        now: Time,
+        serial: u64,
+        entry: &Entry,
+        fx: &mut Effects,
+    ) {
         let Some(order) = &mut self.order else {
-            return self.forced_done(entry.waiter, fx);
+            return self.forced_done(now, entry.waiter, fx);
         };
         order.met(entry.epoch);
         order.parked_slots += entry.slots;
@@ -130,7 +136,7 @@ impl Ssd {
         }
         order.safe.settle_discards_before(open);
         let too_many = order.parked_slots > self.config.buffer_slots;
-        waiters.into_iter().for_each(|waiter| self.forced_done(waiter, fx));
+        waiters.into_iter().for_each(|waiter| self.forced_done(now, waiter, fx));
         if too_many {
             // Something old lies in a unit that fills slowly.
             self.pad_host(now, fx);
@@ -138,14 +144,18 @@ impl Ssd {
     }
 
     /// A piece of a forced write is as durable as it must be.
-    fn forced_done(&mut self, waiter: u32, fx: &mut Effects) {
+    fn forced_done(&mut self, now: Time, waiter: u32, fx: &mut Effects) {
         if waiter == NONE {
             return;
         }
         let request = self.pool.get_mut(waiter);
         request.left -= 1;
-        if request.left == 0 {
-            fx.complete(self.pool.remove(waiter).id);
+        if request.left > 0 {
+            return;
+        }
+        match self.config.sync.fua_overhead {
+            Span::ZERO => fx.complete(self.pool.remove(waiter).id),
+            overhead => Timer::Complete.set(now + overhead, u64::from(waiter), fx),
         }
     }
 }

@@ -319,6 +319,7 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         fua: c.fua,
         discard: false,
         flush_beside_others: true,
+        hardware_queues: 1,
         barrier: false,
         barrier_writes: c.keeps_order,
         zones: None,

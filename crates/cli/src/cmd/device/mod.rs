@@ -1,5 +1,7 @@
 //! `device`: a modelled drive beside measurements of the real one, or through the usual tests.
 
+mod syncs;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,6 +9,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_calibrate::drive::{Comparison, Errors, Judged, Point, Regime, compare, parse, suite};
+use wp_calibrate::sync;
 use wp_machine::MachineError;
 
 use crate::output::{Exit, Out};
@@ -26,9 +29,10 @@ pub struct Args {
     /// Device model (`list devices`): a ZN540, or any other to run benchmarks on
     ///
     /// Of a ZN540 the model is compared with measured points of the drive. On other models
-    /// `examples/drive-benchmark.fio` runs, beside the values that the drive is rated at. A value
-    /// marked `fitted` is one that a parameter was chosen by, without CPU costs; the model predicts
-    /// the others.
+    /// `examples/drive-benchmark.fio` runs, beside the values that the drive is rated at, and what
+    /// a sync takes is compared with public measurements (devices/sync/points.csv). A value marked
+    /// `fitted` is one that a parameter was chosen by, without CPU costs; the model predicts the
+    /// others.
     name: String,
     /// CPU cost profile of the benchmarks: one of `list cpus`
     #[arg(long, value_name = "PROFILE", default_value = "i7-4770")]
@@ -36,7 +40,9 @@ pub struct Args {
     /// Replace a parameter of the model, as NAME,KEY=VALUE does
     #[arg(long = "set", value_name = "KEY=VALUE")]
     replaced: Vec<String>,
-    /// File of measured points [default: those of the ZN540]
+    /// File of measured points [default: those in devices/]
+    ///
+    /// Points as in devices/zn540/points.csv or devices/sync/points.csv.
     #[arg(long)]
     points: Option<PathBuf>,
     /// Print every point
@@ -76,6 +82,25 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         Ok(text) => text,
         Err(e) => return out.host_error(&path, &e),
     };
+    if text.starts_with("device,stack,") {
+        let points = sync::parse(&text);
+        let points = points.map_err(|e| {
+            let message = format!("{}:{e}", path.shown());
+            out.fail(Exit::Usage, "points", &message, "see devices/sync/README.md")
+        });
+        return match points.and_then(|points| syncs::run(name, &replaced, &points, out)) {
+            Ok(judged) if judged.is_empty() => {
+                let message = format!("{}: no point of {name}", path.shown());
+                out.fail(Exit::Usage, "points", &message, "see devices/sync/README.md")
+            }
+            Ok(judged) => {
+                let doc = json!({ "schema": "writepath.drive-syncs/1", "device": name,
+                    "syncs": syncs::document(&judged) });
+                out.result(&doc, &syncs::print(&judged))
+            }
+            Err(code) => code,
+        };
+    }
     let points: Vec<Point> = match parse(&text) {
         Ok(points) => points,
         Err(e) => {
@@ -142,7 +167,18 @@ fn tests(a: &Args, replaced: &[(String, u64)], out: &Out) -> ExitCode {
             "mean_ns": test.mean_ns, "p99_ns": test.p99_ns, "rated": rated,
         }));
     }
-    let doc = json!({ "schema": "writepath.drive-tests/1", "device": a.name, "tests": tests });
+    let points = sync::points();
+    let name = a.name.split(',').next().unwrap_or_default();
+    let judged = match syncs::run(name, replaced, &points, out) {
+        Ok(judged) => judged,
+        Err(code) => return code,
+    };
+    if !judged.is_empty() {
+        t.push('\n');
+        t.push_str(&syncs::print(&judged));
+    }
+    let doc = json!({ "schema": "writepath.drive-tests/1", "device": a.name, "tests": tests,
+        "syncs": syncs::document(&judged) });
     out.result(&doc, &t)
 }
 
