@@ -276,12 +276,28 @@ impl Out {
                 "use a larger one: --device NAME,capacity_bytes=N, --partition-size or --size",
             ),
             MachineError::Fs { during, error } => self.fs_error(during, error),
+            MachineError::Host(path, e) => self.contents_error(path, e),
             MachineError::Stall(what) => self.fail(
                 Exit::Bug,
                 "stall",
                 what,
                 "this is a bug: repeat with the same command and report it",
             ),
+        }
+    }
+
+    /// The directory of temporary files, which cannot hold what is on simulated drives.
+    fn contents_error(&self, path: &std::path::Path, e: &std::io::Error) -> ExitCode {
+        let message = format!("{}: {e}", path.shown());
+        let help = "set TMPDIR to a directory on a disk with more room";
+        self.fail(Exit::HostIo, "host-io", &message, help)
+    }
+
+    /// Can all that simulated drives hold still be read? Errors: told, and the exit code.
+    pub fn contents_kept(&self) -> Result<(), ExitCode> {
+        match wp_machine::host::contents::failure() {
+            Some((path, e)) => Err(self.contents_error(&path, &e)),
+            None => Ok(()),
         }
     }
 

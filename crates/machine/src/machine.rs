@@ -2,16 +2,21 @@
 //! system.
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use wp_base::event::{Class, Flags};
+use wp_base::plain::Shown as _;
 use wp_base::{FsError, Sector, Span, Zone, ZoneKind};
 use wp_block::{Bio, BlockQueue, DeviceModel, Layer, Partition, QueueConfig, WaitUnplug};
 use wp_medium::{Medium, MediumView};
 use wp_rt::{CpuModel, Outcome, Rt, TimeMode};
 use wp_vfs::{Env, FileSystem, FsEntry, Options, Vfs};
+
+use crate::host::contents;
 
 /// Sectors in one write of an image.
 const IMAGE_BIO_SECTORS: u64 = 1024;
@@ -66,6 +71,9 @@ pub enum MachineError {
     },
     /// The simulation stopped before it was done.
     Stall(String),
+    /// The host cannot keep what the drives hold ([`crate::host::contents`]): the directory, and
+    /// why.
+    Host(PathBuf, io::Error),
 }
 
 impl fmt::Display for MachineError {
@@ -74,6 +82,7 @@ impl fmt::Display for MachineError {
             MachineError::Config(what) => f.write_str(what),
             MachineError::Fs { during, error } => write!(f, "{during}: {error}"),
             MachineError::Stall(what) => write!(f, "the simulation cannot continue: {what}"),
+            MachineError::Host(path, e) => write!(f, "{}: {e}", path.shown()),
         }
     }
 }
@@ -122,7 +131,10 @@ impl Machine {
         mut around: impl FnMut(usize, Box<dyn DeviceModel>) -> Box<dyn DeviceModel>,
     ) -> Result<Machine, MachineError> {
         let rt = Rt::with(TimeMode::Virtual, spec.seed, spec.cpu.clone());
-        halt.into_iter().for_each(|flag| rt.halt_on(flag.clone()));
+        contents::keep_within_memory();
+        if let Some(flag) = halt.cloned().or_else(contents::failed) {
+            rt.halt_on(flag);
+        }
         let device = around(0, make_device(&spec.device, &spec.device_params)?);
         let total = device.limits().sectors;
         let sectors = spec.sectors.unwrap_or(total.saturating_sub(spec.start.0));
@@ -226,13 +238,18 @@ impl Machine {
         self.rt.probe().set_mask(class);
     }
 
-    /// Runs a future to its end on this machine.
+    /// Runs a future to its end on this machine. Errors: it stops before; what the drives hold
+    /// cannot be kept.
     pub fn block_on<T: 'static>(
         &self,
         name: &str,
         fut: impl Future<Output = T> + 'static,
     ) -> Result<T, MachineError> {
-        self.rt.block_on(name, fut).map_err(|o| MachineError::Stall(describe(&o)))
+        let done = self.rt.block_on(name, fut);
+        if let Some((path, e)) = contents::failure() {
+            return Err(MachineError::Host(path, e));
+        }
+        done.map_err(|o| MachineError::Stall(describe(&o)))
     }
 
     /// Mounts the partition's file system.

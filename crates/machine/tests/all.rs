@@ -20,5 +20,6 @@ mod mail_loop;
 mod placement;
 mod power_cut;
 mod raw;
+mod spilled;
 mod unmount;
 mod workloads;

@@ -7,6 +7,7 @@ use wp_base::live::{Kind, Tally};
 use wp_base::rng::mix64;
 
 use crate::packed::Changes;
+use crate::spill::Weight;
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -32,13 +33,13 @@ struct PageBuf {
     id: OnceCell<u128>,
     bytes: [u8; PAGE_BYTES],
     /// `None` of the page that all zeroed ones are at first, which is nobody's.
-    tally: Option<Tally>,
+    tally: Option<(Tally, Weight)>,
 }
 
 struct PackedBuf {
     changes: Changes,
     whole: OnceCell<Page>,
-    _tally: Tally,
+    _tally: (Tally, Weight),
 }
 
 impl Default for PageBuf {
@@ -64,13 +65,14 @@ impl Page {
         let mut buf: Rc<PageBuf> = Rc::default();
         let own = Rc::get_mut(&mut buf).expect("nobody else has it yet");
         own.bytes = *bytes;
-        own.tally = Some(Tally::new(Kind::Page));
+        own.tally = Some((Tally::new(Kind::Page), Weight::new(size_of::<PageBuf>())));
         Page(Held::Whole(buf))
     }
 
     /// A page that is held as what differs from another.
     pub(crate) fn packed(changes: Changes) -> Page {
-        let _tally = Tally::new(Kind::Page);
+        let bytes = size_of::<PackedBuf>() + changes.runs().len();
+        let _tally = (Tally::new(Kind::Page), Weight::new(bytes));
         Page(Held::Packed(Rc::new(PackedBuf { changes, whole: OnceCell::new(), _tally })))
     }
 
@@ -79,6 +81,19 @@ impl Page {
         match &self.0 {
             Held::Packed(packed) if packed.whole.get().is_none() => Some(&packed.changes),
             _ => None,
+        }
+    }
+
+    /// Its bytes, which it does not keep if it is packed.
+    pub(crate) fn bytes_now(&self) -> [u8; PAGE_BYTES] {
+        self.changes().map_or_else(|| *self.bytes(), Changes::unpack)
+    }
+
+    /// Where it is in memory: while two are held, no other has the same.
+    pub(crate) fn address(&self) -> usize {
+        match &self.0 {
+            Held::Whole(buf) => Rc::as_ptr(buf).addr(),
+            Held::Packed(packed) => Rc::as_ptr(packed).addr(),
         }
     }
 

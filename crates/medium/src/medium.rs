@@ -16,7 +16,7 @@ use wp_base::{SECTOR_BYTES, Sector};
 
 use crate::tree::{FAN, Merged, Node, PAGE, PAGE_SECTORS, Slot, index, span};
 use crate::walk::{Runs, diff_slot};
-use crate::{Content, PAGE_BYTES, Page, Slice};
+use crate::{Content, PAGE_BYTES, Page, Slice, spill};
 
 /// Contents of a device, addressed by sector. A clone costs nothing and shares everything.
 ///
@@ -80,6 +80,16 @@ impl Medium {
             sector += took / SECTOR_BYTES;
             done += took as u32;
         }
+        if spill::over() {
+            self.spill();
+        }
+    }
+
+    /// Moves to the file what memory has no room for. Only what no other medium shares: that would
+    /// free nothing.
+    #[cold]
+    fn spill(&mut self) {
+        spill::sweep(|vault, all| self.root.store_cold(self.height, vault, all));
     }
 
     /// Makes `sectors` from `at` zero.
@@ -244,7 +254,7 @@ impl Medium {
             if !matches!(slot, Slot::Zero) {
                 let mut slots = [const { Slot::Zero }; FAN];
                 slots[0] = slot;
-                slot = Slot::Node(Rc::new(Node { slots }));
+                slot = Slot::Node(Rc::new(Node::new(slots)));
             }
         }
         slot
@@ -286,6 +296,9 @@ impl Medium {
         }
         let mut slot = &self.root;
         loop {
+            if let Slot::Stored(stored) = slot {
+                return stored.leaf(page & (span(height) - 1));
+            }
             match slot.under(page, height) {
                 Ok(child) => {
                     height -= 1;

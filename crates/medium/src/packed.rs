@@ -10,7 +10,7 @@ use crate::{PAGE_BYTES, Page, ZERO_PAGE};
 /// Versions between two whole pages.
 const DEPTH: u32 = 64;
 /// Bytes of changes from which on a page is held whole.
-const MOST: usize = PAGE_BYTES / 4;
+pub(crate) const MOST: usize = PAGE_BYTES / 4;
 /// Bytes of a word: what is compared at a time.
 const WORD: usize = 8;
 /// Words of a run at most, so that their number fits in a byte.
@@ -25,6 +25,18 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    pub(crate) fn new(base: Page, runs: Box<[u8]>, depth: u32) -> Changes {
+        Changes { base, runs, depth }
+    }
+
+    pub(crate) fn base(&self) -> &Page {
+        &self.base
+    }
+
+    pub(crate) fn runs(&self) -> &[u8] {
+        &self.runs
+    }
+
     pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
@@ -44,7 +56,7 @@ impl Changes {
 }
 
 /// Makes of the bytes of one version those of the next.
-fn apply(mut runs: &[u8], bytes: &mut [u8; PAGE_BYTES]) {
+pub(crate) fn apply(mut runs: &[u8], bytes: &mut [u8; PAGE_BYTES]) {
     while let [low, high, count, rest @ ..] = runs {
         let at = usize::from(u16::from_le_bytes([*low, *high])) * WORD;
         let (words, rest) = rest.split_at((usize::from(*count) + 1) * WORD);
@@ -53,8 +65,12 @@ fn apply(mut runs: &[u8], bytes: &mut [u8; PAGE_BYTES]) {
     }
 }
 
-/// The runs that make `new` of `old`. `None`: they are too many.
-fn differences(old: &[u8; PAGE_BYTES], new: &[u8; PAGE_BYTES]) -> Option<Vec<u8>> {
+/// The runs that make `new` of `old`. `None`: they take more than `most` bytes.
+pub(crate) fn differences(
+    old: &[u8; PAGE_BYTES],
+    new: &[u8; PAGE_BYTES],
+    most: usize,
+) -> Option<Vec<u8>> {
     let mut runs = Vec::new();
     let mut end = 0;
     for at in changed_words(old, new) {
@@ -67,7 +83,7 @@ fn differences(old: &[u8; PAGE_BYTES], new: &[u8; PAGE_BYTES]) -> Option<Vec<u8>
             .take(RUN_WORDS)
             .count();
         end = at + words * WORD;
-        if runs.len() + 3 + words * WORD > MOST {
+        if runs.len() + 3 + words * WORD > most {
             return None;
         }
         runs.extend_from_slice(&((at / WORD) as u16).to_le_bytes());
@@ -134,7 +150,7 @@ impl Versions {
             &padded
         };
         let depth = self.last.depth() + 1;
-        match differences(&self.bytes, new) {
+        match differences(&self.bytes, new, MOST) {
             Some(runs) if runs.is_empty() => {}
             Some(runs) if depth < DEPTH => {
                 apply(&runs, &mut self.bytes);
@@ -152,7 +168,7 @@ impl Versions {
     /// `bytes` as the first and only version: what of them is not zero is held.
     pub fn only(bytes: &[u8]) -> Page {
         let Ok(whole) = bytes.try_into() else { return Versions::default().next(bytes) };
-        match differences(&ZERO_PAGE, whole) {
+        match differences(&ZERO_PAGE, whole, MOST) {
             Some(runs) if runs.is_empty() => Page::zeroed(),
             Some(runs) => {
                 Page::packed(Changes { base: Page::zeroed(), runs: runs.into(), depth: 1 })

@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use wp_base::SECTOR_BYTES;
 
+use crate::spill::{Vault, Weight};
+use crate::stored::{self, Stored};
 use crate::{Content, PAGE_BYTES, Page, Slice};
 
 /// Base-2 logarithm of the slots of a node. With 16 slots a write after a clone is cheaper by a
@@ -36,6 +38,8 @@ pub(crate) enum Slot {
     Few(Rc<Few>),
     /// Anything else. Not at height 0.
     Node(Rc<Node>),
+    /// A node, or a run with exceptions, that memory has no room for. At [`stored::HEIGHT`] only.
+    Stored(Rc<Stored>),
 }
 
 /// Exceptions that a `Few` holds: with 3 it is a sixth of a node.
@@ -56,12 +60,15 @@ pub(crate) struct Few {
 
 pub(crate) struct Node {
     pub(crate) slots: [Slot; FAN],
+    /// Written to since memory last ran out.
+    fresh: bool,
+    _weight: Weight,
 }
 
 impl Clone for Node {
     /// What a write after a clone pays at each level; the array's own clone is twice as slow.
     fn clone(&self) -> Node {
-        Node { slots: std::array::from_fn(|i| self.slots[i].clone()) }
+        Node::new(std::array::from_fn(|i| self.slots[i].clone()))
     }
 }
 
@@ -93,6 +100,7 @@ impl Slot {
             Slot::Node(node) => node.slots[i].clone(),
             Slot::Few(few) => few.get(i).cloned().unwrap_or_else(|| few.rest.child(height, i)),
             Slot::Repeat { .. } if height > 1 => self.clone(),
+            Slot::Stored(stored) => stored.load().child(height, i),
             _ => self.skip(height, i as u64 * span(height - 1)),
         }
     }
@@ -109,7 +117,7 @@ impl Slot {
 
     /// Is it one content all over?
     pub(crate) fn is_run(&self) -> bool {
-        !matches!(self, Slot::Mixed(_) | Slot::Few(_) | Slot::Node(_))
+        !matches!(self, Slot::Mixed(_) | Slot::Few(_) | Slot::Node(_) | Slot::Stored(_))
     }
 
     /// Are they the same thing, as far as can be told without looking at bytes?
@@ -124,19 +132,56 @@ impl Slot {
             (Slot::Mixed(a), Slot::Mixed(b)) => Rc::ptr_eq(a, b),
             (Slot::Few(a), Slot::Few(b)) => Rc::ptr_eq(a, b),
             (Slot::Node(a), Slot::Node(b)) => Rc::ptr_eq(a, b),
+            (Slot::Stored(a), Slot::Stored(b)) => Rc::ptr_eq(a, b),
             _ => false,
         }
     }
 
     /// The node here, for writing: made from what is here, or copied if shared.
     pub(crate) fn node_mut(&mut self, height: u32) -> &mut Node {
+        self.fetch();
         if !matches!(self, Slot::Node(_)) {
             let slots = std::array::from_fn(|i| self.child(height, i));
-            *self = Slot::Node(Rc::new(Node { slots }));
+            *self = Slot::Node(Rc::new(Node::new(slots)));
         }
         match self {
-            Slot::Node(node) => Rc::make_mut(node),
+            Slot::Node(node) => {
+                let node = Rc::make_mut(node);
+                node.fresh = true;
+                node
+            }
             _ => unreachable!("just made"),
+        }
+    }
+
+    /// Back into memory with it, if it is in the file.
+    fn fetch(&mut self) {
+        if let Slot::Stored(stored) = self {
+            *self = stored.load();
+        }
+    }
+
+    /// Moves to `vault` what stands here and is not shared; `all`: also what was written to since
+    /// the last time.
+    pub(crate) fn store_cold(&mut self, height: u32, vault: &Rc<Vault>, all: bool) {
+        let (slots, fresh) = match self {
+            Slot::Node(node) => {
+                let Some(node) = Rc::get_mut(node) else { return };
+                (&mut node.slots[..], std::mem::take(&mut node.fresh))
+            }
+            Slot::Few(few) => {
+                let Some(few) = Rc::get_mut(few) else { return };
+                (&mut few.slots[..few.used], false)
+            }
+            _ => return,
+        };
+        if height > stored::HEIGHT {
+            slots.iter_mut().for_each(|slot| slot.store_cold(height - 1, vault, all));
+        } else if height == stored::HEIGHT
+            && (all || !fresh)
+            && let Some(moved) = Stored::of(self, vault)
+        {
+            *self = Slot::Stored(Rc::new(moved));
         }
     }
 
@@ -148,7 +193,9 @@ impl Slot {
             && let Slot::Node(node) = slot
         {
             at -= 1;
-            slot = &mut Rc::make_mut(node).slots[index(page, at)];
+            let node = Rc::make_mut(node);
+            node.fresh = true;
+            slot = &mut node.slots[index(page, at)];
         }
         if slot.put_below(at, page, leaf) && at < height {
             self.collapse(height, at, page);
@@ -176,6 +223,7 @@ impl Slot {
             return self.is_run();
         }
         let i = index(page, height - 1);
+        self.fetch();
         if self.is_run() {
             if self.skip(height, page & (span(height) - 1)).same(&leaf) {
                 return false;
@@ -243,6 +291,11 @@ impl Slot {
         f: &mut dyn FnMut(u64, u64, &Slot),
     ) {
         let mut at = from;
+        if let Slot::Stored(stored) = self {
+            // Few of its pages, mostly: all of it would be a thousand.
+            (from..to).for_each(|at| f(at, 1, &stored.leaf(at - base)));
+            return;
+        }
         while at < to {
             match self.under(at - base, height) {
                 Ok(child) => {
@@ -293,7 +346,9 @@ impl Slot {
                 Slice::pattern(*tag, *off, PAGE_BYTES as u32)
             }
             Slot::Page(page) => Slice::of_page(page.clone(), 0, PAGE_BYTES as u32),
-            Slot::Mixed(_) | Slot::Few(_) | Slot::Node(_) => unreachable!("not one slice"),
+            Slot::Mixed(_) | Slot::Few(_) | Slot::Node(_) | Slot::Stored(_) => {
+                unreachable!("not one slice")
+            }
         }
     }
 
@@ -358,7 +413,7 @@ impl Slot {
                     out.push(sectors[(at / SECTOR_BYTES) as usize].clone())
                 });
             }
-            Slot::Few(_) | Slot::Node(_) => unreachable!("runs are no nodes"),
+            Slot::Few(_) | Slot::Node(_) | Slot::Stored(_) => unreachable!("runs are no nodes"),
         }
     }
 
@@ -366,7 +421,7 @@ impl Slot {
         match self {
             Slot::Node(node) => 1 + node.slots.iter().map(Slot::nodes).sum::<usize>(),
             Slot::Few(few) => 1 + few.slots.iter().map(Slot::nodes).sum::<usize>(),
-            Slot::Mixed(_) => 1,
+            Slot::Mixed(_) | Slot::Stored(_) => 1,
             _ => 0,
         }
     }
@@ -416,6 +471,10 @@ impl Few {
 }
 
 impl Node {
+    pub(crate) fn new(slots: [Slot; FAN]) -> Node {
+        Node { slots, fresh: true, _weight: Weight::new(size_of::<Node>()) }
+    }
+
     /// The run that the slots together are, if they are; `height` is the node's, slot `changed` was
     /// written.
     fn collapsed(&self, height: u32, changed: usize) -> Option<Slot> {

@@ -52,6 +52,12 @@ impl Runs<'_> {
                         }
                     }
                 }
+                Slot::Stored(stored) => {
+                    let first = base * PAGE_SECTORS;
+                    let held: Vec<_> = Runs::new(&stored.load(), height).collect();
+                    let held = held.into_iter().rev();
+                    self.stack.extend(held.map(|(at, n)| Visit::Sectors(first + at.0, n)));
+                }
                 Slot::Mixed(sectors) => {
                     let held = sectors.iter().enumerate().rev();
                     let held = held.filter(|(_, s)| !matches!(s.content(), Content::Zero));
@@ -98,6 +104,12 @@ pub(crate) fn diff_slot(
     }
     if height == 0 {
         return diff_page(a, b, base * PAGE_SECTORS, f);
+    }
+    if let Slot::Stored(stored) = a {
+        return diff_slot(&stored.load(), b, height, base, f);
+    }
+    if let Slot::Stored(stored) = b {
+        return diff_slot(a, &stored.load(), height, base, f);
     }
     for i in 0..FAN {
         let base = base + i as u64 * span(height - 1);

@@ -1,8 +1,10 @@
 //! The medium against a naive array of bytes.
 
+use std::cell::RefCell;
+
 use proptest::prelude::*;
-use wp_base::Sector;
-use wp_medium::{Medium, Page, Slice};
+use wp_base::{Rng, Sector};
+use wp_medium::{Medium, Page, Slice, Spill, Versions, held_and_spilled, spill_to};
 
 /// 160 pages: two levels of nodes, and writes that cross from one to the next.
 const SECTORS: u64 = 1280;
@@ -74,6 +76,78 @@ fn bytes_of(medium: &Medium, at: u64, sectors: u32) -> Vec<u8> {
     Slice::concat(&medium.read(Sector(at), sectors))
 }
 
+/// A file in memory.
+#[derive(Default)]
+struct InMemory(RefCell<Vec<u8>>);
+
+impl Spill for InMemory {
+    fn write(&self, at: u64, bytes: &[u8]) -> bool {
+        let mut all = self.0.borrow_mut();
+        let end = at as usize + bytes.len();
+        if all.len() < end {
+            all.resize(end, 0);
+        }
+        all[at as usize..end].copy_from_slice(bytes);
+        true
+    }
+    fn read(&self, at: u64, out: &mut [u8]) -> bool {
+        out.copy_from_slice(&self.0.borrow()[at as usize..][..out.len()]);
+        true
+    }
+}
+
+/// Holds what `steps` make against the array that they make.
+fn compare(steps: &[Step], probe: u64) -> Result<(), TestCaseError> {
+    let (mut medium, mut naive) = (Medium::new(), vec![0u8; SECTORS as usize * 512]);
+    let mut forks = vec![(medium.clone(), naive.clone())];
+    for s in steps {
+        apply(s, &mut medium, &mut naive);
+        if matches!(s, Step::Fork) {
+            forks.push((medium.clone(), naive.clone()));
+        }
+    }
+    forks.push((medium.clone(), naive.clone()));
+    // A fork is what it was when it was made, whatever was written since.
+    for (m, n) in &forks {
+        prop_assert!(bytes_of(m, 0, SECTORS as u32) == *n);
+        let mut out = vec![0u8; 1000];
+        let at = probe as usize * 512 % (n.len() - 1000) + 7;
+        m.read_bytes(at as u64, &mut out[..993]);
+        prop_assert!(out[..993] == n[at..at + 993]);
+        let some = (SECTORS - probe).min(11) as u32;
+        let expected = &n[probe as usize * 512..][..some as usize * 512];
+        prop_assert!(bytes_of(m, probe, some) == expected);
+        // What no run covers is zero; runs are apart and in order.
+        let mut end = None;
+        for (at, sectors) in m.runs() {
+            prop_assert!(end.is_none_or(|e| e < at.0), "runs touch at {}", at.0);
+            let from = end.unwrap_or(0) as usize * 512;
+            prop_assert!(n[from..at.0 as usize * 512].iter().all(|b| *b == 0));
+            end = Some(at.0 + sectors);
+        }
+        let last = (end.unwrap_or(0) as usize * 512).min(n.len());
+        prop_assert!(n[last..].iter().all(|b| *b == 0));
+    }
+    // diff names every sector that differs, and no page in which nothing does.
+    for (m, n) in &forks {
+        let mut named = vec![false; SECTORS as usize];
+        let mut bad = Vec::new();
+        medium.diff(m, &mut |at, sectors| {
+            let (from, to) = (at.0 as usize, at.0 as usize + sectors as usize);
+            named[from..to.min(SECTORS as usize)].fill(true);
+            if sectors > 8 || naive[from * 512..to * 512] == n[from * 512..to * 512] {
+                bad.push(at);
+            }
+        });
+        prop_assert!(bad.is_empty(), "{bad:?}");
+        for (i, named) in named.iter().enumerate() {
+            let at = i * 512..(i + 1) * 512;
+            prop_assert!(*named || naive[at.clone()] == n[at], "sector {i} differs unnamed");
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 200, failure_persistence: None, ..ProptestConfig::default()
@@ -84,54 +158,66 @@ proptest! {
         steps in prop::collection::vec(step(), 1..40),
         probe in 0..SECTORS,
     ) {
-        let (mut medium, mut naive) = (Medium::new(), vec![0u8; SECTORS as usize * 512]);
-        let mut forks = vec![(medium.clone(), naive.clone())];
-        for s in &steps {
-            apply(s, &mut medium, &mut naive);
-            if matches!(s, Step::Fork) {
-                forks.push((medium.clone(), naive.clone()));
-            }
-        }
-        forks.push((medium.clone(), naive.clone()));
-        // A fork is what it was when it was made, whatever was written since.
-        for (m, n) in &forks {
-            prop_assert!(bytes_of(m, 0, SECTORS as u32) == *n);
-            let mut out = vec![0u8; 1000];
-            let at = probe as usize * 512 % (n.len() - 1000) + 7;
-            m.read_bytes(at as u64, &mut out[..993]);
-            prop_assert!(out[..993] == n[at..at + 993]);
-            let some = (SECTORS - probe).min(11) as u32;
-            let expected = &n[probe as usize * 512..][..some as usize * 512];
-            prop_assert!(bytes_of(m, probe, some) == expected);
-            // What no run covers is zero; runs are apart and in order.
-            let mut end = None;
-            for (at, sectors) in m.runs() {
-                prop_assert!(end.is_none_or(|e| e < at.0), "runs touch at {}", at.0);
-                let from = end.unwrap_or(0) as usize * 512;
-                prop_assert!(n[from..at.0 as usize * 512].iter().all(|b| *b == 0));
-                end = Some(at.0 + sectors);
-            }
-            let last = (end.unwrap_or(0) as usize * 512).min(n.len());
-            prop_assert!(n[last..].iter().all(|b| *b == 0));
-        }
-        // diff names every sector that differs, and no page in which nothing does.
-        for (m, n) in &forks {
-            let mut named = vec![false; SECTORS as usize];
-            let mut bad = Vec::new();
-            medium.diff(m, &mut |at, sectors| {
-                let (from, to) = (at.0 as usize, at.0 as usize + sectors as usize);
-                named[from..to.min(SECTORS as usize)].fill(true);
-                if sectors > 8 || naive[from * 512..to * 512] == n[from * 512..to * 512] {
-                    bad.push(at);
-                }
-            });
-            prop_assert!(bad.is_empty(), "{bad:?}");
-            for (i, named) in named.iter().enumerate() {
-                let at = i * 512..(i + 1) * 512;
-                prop_assert!(*named || naive[at.clone()] == n[at], "sector {i} differs unnamed");
-            }
-        }
+        compare(&steps, probe)?;
     }
+
+    #[test]
+    fn the_same_with_memory_for_a_few_pages_only(
+        steps in prop::collection::vec(step(), 1..40),
+        probe in 0..SECTORS,
+        budget in 0..200_000usize,
+    ) {
+        spill_to(Box::<InMemory>::default(), budget);
+        let compared = compare(&steps, probe);
+        spill_to(Box::<InMemory>::default(), usize::MAX);
+        compared?;
+    }
+}
+
+/// Versions of blocks one behind the other, as a log has them, and whole pages that are alike.
+#[test]
+fn a_log_that_memory_has_no_room_for_takes_a_tenth_and_reads_back() {
+    const PAGES: u64 = 20_000;
+    const BUDGET: usize = 1 << 20;
+    spill_to(Box::<InMemory>::default(), BUDGET);
+    let mut rng = Rng::stream(1, "spill");
+    let mut bytes = vec![[0u8; 4096]; 13];
+    for block in &mut bytes {
+        block.fill_with(|| rng.next_u64() as u8);
+    }
+    let mut versions = vec![Versions::default(); 7];
+    let (mut medium, mut sums, mut most) = (Medium::new(), Vec::new(), 0);
+    for n in 0..PAGES {
+        let block = n as usize % bytes.len();
+        for _ in 0..rng.below(9) {
+            bytes[block][rng.below(4096) as usize] = rng.next_u64() as u8;
+        }
+        let page = match versions.get_mut(block) {
+            Some(versions) => versions.next(&bytes[block]),
+            None => Page::from_bytes(&bytes[block]),
+        };
+        medium.write(Sector(n * 8), &Slice::of_page(page, 0, 4096));
+        sums.push(wp_base::crc::crc32_le(0, &bytes[block]));
+        most = most.max(held_and_spilled().0);
+    }
+    assert!(most < 2 * BUDGET, "{most} bytes");
+    let spilled = held_and_spilled().1;
+    assert!(spilled > 0 && spilled < PAGES * 4096 / 10, "{spilled} bytes");
+    let read = |n: u64| {
+        let mut page = [0; 4096];
+        medium.read_bytes(n * 4096, &mut page);
+        wp_base::crc::crc32_le(0, &page)
+    };
+    assert!((0..PAGES).all(|n| read(n) == sums[n as usize]));
+    // Back into memory by a write, with all of its neighbours.
+    let mut other = medium.clone();
+    other.write(Sector(0), &Slice::pattern(1, 0, 4096));
+    let mut places = Vec::new();
+    other.diff(&medium, &mut |at, sectors| places.push((at.0, sectors)));
+    assert_eq!(places, [(0, 8)]);
+    drop((medium, other));
+    assert_eq!(held_and_spilled().1, 0);
+    spill_to(Box::<InMemory>::default(), usize::MAX);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //!             2. what is not to stay is registered in [`leftover`] in the moment in which it is
 //!                made, so that every end of the program removes it (SIGKILL excepted).
 
+pub mod contents;
 pub mod folder;
 pub mod group;
 pub mod leftover;

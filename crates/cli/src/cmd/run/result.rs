@@ -68,6 +68,7 @@ fn device_counters(machine: &Machine) -> serde_json::Map<String, Value> {
 /// Keeps and prints what a run gave.
 pub(super) fn keep(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
     let lines = lines(&ran.machine, &ran.records);
+    out.contents_kept()?;
     let Ran { machine, calls, failed, records, left_out, report, .. } = ran;
     let Ran { fs_counters, conflicts, workload, .. } = ran;
     let numbers: serde_json::Map<String, Value> =
