@@ -1,23 +1,27 @@
 //! A log of dm-log-writes as a run whose power failures are explored.
 //!
-//! Picture:    log over a base image -> tape (writes, FLUSHes and marks, each completed before the
-//!             next one begins) -> [`Played`], whose calls are the marks.
+//! Picture:    log over a base image -> tape (writes, FLUSHes and marks) -> [`Played`], whose calls
+//!             are the marks. With marks of the order ([`LogOrder`], of a drive of ours) each
+//!             request is submitted where it was; without, each completes before the next begins.
 //! Invariants: 1. every state that is explored is one that the drive may have held: what stands in
 //!                the log before a FLUSH had completed before it;
 //!             2. the file is read anew by whoever plays it: contents are of one thread.
-//! Left out:   writes in flight. A log has a write when it has completed, so states are not there
-//!             that need one in flight at the FLUSH.
+//! Left out:   without marks of the order, writes in flight. A log has a write when it has
+//!             completed, so states are not there that need one in flight at the FLUSH.
 //! Source:     Linux `drivers/md/dm-log-writes.c`: `normal_end_io` keeps writes back until a FLUSH
 //!             takes those that had completed when it was sent; FUA writes and marks go in at once.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use wp_base::event::{Flags, Op};
+use wp_base::plain::Shown as _;
 use wp_base::{FsError, FsResult, Sector, Time};
 use wp_crash::{Did, Entry, History, Ledger, Tape};
 use wp_machine::MachineError;
 use wp_machine::files::{self, FileView};
+use wp_medium::log_order::{LogOrder, is_reserved};
 use wp_medium::write_log::{LogEntry, LogFlags, WriteLog};
 use wp_medium::{Medium, MediumView, Overlay, Slice};
 use wp_vfs::{FsEntry, Options};
@@ -43,8 +47,10 @@ pub struct LogFile {
     pub from: Option<String>,
     /// What stands at and behind the first mark of this text is left out.
     pub to: Option<String>,
-    /// Are marks acknowledgements, which a check is told?
+    /// Are marks acknowledgements, which a check is told? Those of Writepath never are.
     pub acks: bool,
+    /// What it is called, if not by its path: one that goes when it is explored.
+    pub name: Option<String>,
 }
 
 /// A log that can be played.
@@ -59,6 +65,8 @@ pub struct LoggedRun {
     from: Option<u32>,
     /// Entries that the last FLUSH before that mark has made durable: the run begins behind them.
     durable: u64,
+    /// Does it say when requests were submitted?
+    is_ordered: bool,
     entries: u64,
     marks: u64,
 }
@@ -89,6 +97,11 @@ impl From<FsError> for LogError {
 }
 
 impl LogFile {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.path.shown().to_string())
+    }
+
     /// Does this file begin as a log does? Errors: the host's.
     pub fn is_log(path: &Path) -> io::Result<bool> {
         use std::io::Read as _;
@@ -130,15 +143,32 @@ impl LoggedRun {
     ///
     /// Errors: see [`LogError`].
     pub fn open(file: LogFile, fs: &FsEntry, options: &Options) -> Result<LoggedRun, LogError> {
+        LoggedRun::read(file, Some((fs, options)))
+    }
+
+    /// Reads a log of a file system of which Writepath has no recovery: its states can be had, and
+    /// not explored.
+    ///
+    /// Errors: see [`LogError`].
+    pub fn of_any(file: LogFile) -> Result<LoggedRun, LogError> {
+        LoggedRun::read(file, None)
+    }
+
+    fn read(file: LogFile, fs: Option<(&FsEntry, &Options)>) -> Result<LoggedRun, LogError> {
         let (mut start, mut bytes) = file.base()?;
         let mut marks = Vec::new();
         let (mut from, mut durable, mut entries, mut writes) = (None, 0, 0, 0u64);
+        let mut sent = Sent::default();
         let is_cut = file.each(|n, entry| {
-            entries = n + 1;
+            if sent.note(n, &entry) {
+                return;
+            }
+            entries += 1;
             bytes = bytes.max(entry.end_bytes());
             let is_before = file.from.is_some() && from.is_none();
-            if is_before && entry.flags.has(LogFlags::FLUSH) {
-                (durable, writes) = (n, 0);
+            let began = sent.taken(n);
+            if is_before && entry.flags.has(LogFlags::FLUSH) && began >= durable {
+                (durable, writes) = (began, 0);
             }
             writes += u64::from(!is_mark(&entry) && entry.sectors > 0);
             if is_mark(&entry) {
@@ -168,12 +198,14 @@ impl LoggedRun {
             return Err(LogError::TooLong(bytes));
         }
         let view = MediumView { medium: start, start: Sector(0), bytes };
-        let block = match block_bytes(&view, fs, options) {
-            Ok(block) => block,
-            Err(e) => return Err(LogError::NoFileSystem(e, marks)),
+        let block = match fs.map(|(fs, options)| block_bytes(&view, fs, options)) {
+            Some(Ok(block)) => block,
+            None => ATOMIC,
+            Some(Err(e)) => return Err(LogError::NoFileSystem(e, marks)),
         };
         let marks = marks.len() as u64;
-        Ok(LoggedRun { file, bytes, block, from, durable, entries, marks })
+        let is_ordered = sent.any;
+        Ok(LoggedRun { file, bytes, block, from, durable, is_ordered, entries, marks })
     }
 
     /// The log, as its user named it.
@@ -184,6 +216,11 @@ impl LoggedRun {
     /// Entries that are explored, marks among them, and the marks.
     pub fn counts(&self) -> (u64, u64) {
         (self.entries, self.marks)
+    }
+
+    /// Does the log say when requests were submitted, and not only in which order they completed?
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered
     }
 
     /// Bytes of the device.
@@ -209,15 +246,16 @@ impl LoggedRun {
     pub(super) fn play(&self, base: Medium) -> Result<Played, MachineError> {
         let mut run = Recorded { acks: self.file.acks, ..Recorded::default() };
         let done = self.file.each(|n, entry| {
-            // Marks are said of all that comes later.
-            if n >= self.durable || is_mark(&entry) {
+            // Marks are said of all that comes later; so is what was submitted and is in flight.
+            let is_done = matches!(LogOrder::of(&entry), Some(LogOrder::Complete(_)));
+            if n >= self.durable || is_mark(&entry) && !is_done {
                 run.add(n, entry);
             }
         });
         done.map_err(changed)?;
-        let dids = run.dids;
-        let mut tape = Tape::of(run.tape);
-        (tape.base, tape.only_completions) = (base, true);
+        let (entries, dids) = run.done();
+        let mut tape = Tape::of(entries);
+        (tape.base, tape.only_completions) = (base, !self.is_ordered);
         Ok(Played {
             tape,
             ledger: Ledger::new(&dids, self.block),
@@ -236,12 +274,51 @@ impl LoggedRun {
     }
 }
 
+/// Where requests of a log were submitted.
+#[derive(Default)]
+struct Sent {
+    /// Number of a request that has not completed -> entry at which it was submitted.
+    at: BTreeMap<u64, u64>,
+    /// Where the request of the next entry was submitted.
+    next: Option<u64>,
+    /// Does the log say it at all?
+    any: bool,
+}
+
+impl Sent {
+    /// Entry number `n`. Is it about the order, and nothing else?
+    fn note(&mut self, n: u64, entry: &LogEntry) -> bool {
+        match LogOrder::of(entry) {
+            Some(LogOrder::Submit(request)) => {
+                self.at.insert(request, n);
+            }
+            Some(LogOrder::Complete(request)) => self.next = self.at.remove(&request),
+            None => return false,
+        }
+        self.any = true;
+        true
+    }
+
+    /// Where the request of entry `n` was submitted, which was not about the order.
+    fn taken(&mut self, n: u64) -> u64 {
+        self.next.take().unwrap_or(n)
+    }
+}
+
 /// Entries as a tape and calls.
 #[derive(Default)]
 struct Recorded {
     /// Are marks acknowledgements?
     acks: bool,
-    tape: Vec<(Time, Entry)>,
+    /// `None`: the place at which a request was submitted of which nothing is known yet.
+    tape: Vec<(Time, Option<Entry>)>,
+    /// Those that were submitted before the tape begins.
+    before: Vec<(Time, Option<Entry>)>,
+    /// Number of a request -> its place on the tape.
+    submitted: BTreeMap<u64, usize>,
+    /// The request of the next entry.
+    next: Option<u64>,
+    requests: u64,
     dids: Vec<Did>,
 }
 
@@ -249,17 +326,34 @@ impl Recorded {
     /// Entry number `n`. A log has no times: each entry takes a microsecond.
     fn add(&mut self, n: u64, entry: LogEntry) {
         let now = Time(n * 1000);
+        match LogOrder::of(&entry) {
+            Some(LogOrder::Submit(request)) => {
+                self.submitted.insert(request, self.tape.len());
+                self.tape.push((now, None));
+                return;
+            }
+            Some(LogOrder::Complete(request)) => {
+                self.next = Some(request);
+                return;
+            }
+            None => {}
+        }
         if is_mark(&entry) {
             let n = self.dids.len() as u32;
-            self.dids.push(Did::of(match self.acks {
+            self.dids.push(Did::of(match self.acks && !is_reserved(&entry.mark) {
                 true => Call::Ack(Data::given(entry.mark.as_bytes())),
                 false => Call::Mark(entry.mark),
             }));
-            self.tape.extend([(now, Entry::Begin(n)), (now, Entry::End(n))]);
+            let both = [Entry::Begin(n), Entry::End(n)];
+            self.tape.extend(both.map(|entry| (now, Some(entry))));
             return;
         }
+        let request = self.next.take();
         if entry.flags.has(LogFlags::FLUSH) {
-            self.completed(now, (Op::Flush, Flags::NONE), (Sector(0), 0), Vec::new());
+            // What a FLUSH entry writes comes behind the FLUSH.
+            let request = request.filter(|_| entry.sectors == 0);
+            let flush = (Op::Flush, Flags::NONE, Sector(0), 0, Vec::new());
+            self.completed(now, request, flush);
         }
         let mut flags = Flags::NONE;
         for (theirs, ours) in [(LogFlags::FUA, Flags::FUA), (LogFlags::META, Flags::META)] {
@@ -272,21 +366,36 @@ impl Recorded {
             false => Op::Write,
         };
         if entry.sectors > 0 {
-            self.completed(now, (op, flags), (entry.at, entry.sectors as u32), entry.data);
+            let wrote = (op, flags, entry.at, entry.sectors as u32, entry.data);
+            self.completed(now, request, wrote);
         }
     }
 
-    /// A request that is complete before anything else comes.
+    /// A request has completed; `request`: the number with which it was submitted. One that has
+    /// none was submitted just now.
     fn completed(
         &mut self,
         now: Time,
-        (op, flags): (Op, Flags),
-        (at, sectors): (Sector, u32),
-        data: Vec<Slice>,
+        request: Option<u64>,
+        (op, flags, at, sectors, data): (Op, Flags, Sector, u32, Vec<Slice>),
     ) {
-        let id = self.tape.len() as u64;
-        self.tape.push((now, Entry::Submit { id, op, flags, at, sectors, data }));
-        self.tape.push((now, Entry::Complete { id, ok: true }));
+        let id = self.requests;
+        self.requests += 1;
+        let submit = Some(Entry::Submit { id, op, flags, at, sectors, data });
+        let place = request.map(|n| self.submitted.remove(&n));
+        match place.map(|at| at.and_then(|at| self.tape.get_mut(at))) {
+            Some(Some(place)) => place.1 = submit,
+            Some(None) => self.before.push((Time(0), submit)),
+            None => self.tape.push((now, submit)),
+        }
+        self.tape.push((now, Some(Entry::Complete { id, ok: true })));
+    }
+
+    /// The tape and the calls. What was submitted and did not complete is of no use: nobody knows
+    /// what it would have written.
+    fn done(self) -> (Vec<(Time, Entry)>, Vec<Did>) {
+        let all = self.before.into_iter().chain(self.tape);
+        (all.filter_map(|(now, entry)| Some((now, entry?))).collect(), self.dids)
     }
 }
 

@@ -368,9 +368,22 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "kernel-lab",
-        "no power failure lost data that the guest had fsynced",
-        counted("power failures", &["/report/cycles", "/rows", "/guest"]),
-        &[(Exit::No, "a power failure lost fsynced data"), NO_GUEST, SIMULATED, STOPPED],
+        "no power failure lost data that the guest had fsynced; with --run the program ended with 0, \
+         and no crash state that was explored breaks a rule",
+        counted(
+            "power failures, requests or crash states",
+            &["/report/cycles", "/rows", "/guest", "/requests", "/totals/raw_states", "/mounted"],
+        ),
+        &[
+            (
+                Exit::No,
+                "a power failure lost fsynced data, the program of --run failed, a crash state \
+                 breaks a rule, or the kernel recovers one to other files",
+            ),
+            NO_GUEST,
+            SIMULATED,
+            STOPPED,
+        ],
     ),
     verb("list", "the list was printed", counted("entries", &["/count"]), &[]),
     verb(

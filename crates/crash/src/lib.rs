@@ -18,6 +18,7 @@ mod oracle;
 mod order;
 mod pages;
 mod paths;
+mod prefixes;
 mod promises;
 mod recovery_memo;
 mod rules;

@@ -100,11 +100,7 @@ impl ZoneSpace {
     }
 
     /// The zones of `table` with these units kept.
-    pub(crate) fn with<'u>(
-        &self,
-        table: &[Zone],
-        units: impl Iterator<Item = &'u Unit>,
-    ) -> Vec<Zone> {
+    pub fn with<'u>(&self, table: &[Zone], units: impl Iterator<Item = &'u Unit>) -> Vec<Zone> {
         let mut zones = table.to_vec();
         for u in units {
             self.limits.keep(&mut zones, u.effect, u.at, u.sectors());

@@ -6,6 +6,7 @@
 
 mod content;
 mod joined;
+pub mod log_order;
 mod medium;
 mod packed;
 mod pieces;

@@ -5,7 +5,11 @@
 use wp_machine::profile::Profile;
 use wp_machine::spec::file_system;
 use wp_machine::testing::skipped;
-use wp_parity::kernel_lab::{Keep, Kernel, Plan, Report, run, setup};
+use wp_medium::log_order::LogOrder;
+use wp_medium::write_log::{LogFlags, write_log};
+use wp_parity::kernel_lab::{
+    Keep, Kernel, Plan, ProgramError, ProgramPlan, Ran, Report, run, run_program, setup,
+};
 use wp_parity::roundtrip;
 use wp_parity::vtime::config;
 use wp_parity::vtime::guest::Guest;
@@ -157,4 +161,86 @@ fn a_root_of_this_hosts_programs_runs_programs_mounts_images_and_loses_nothing()
     };
     let trips = roundtrip::trips(&ours, &dir.path().join("trips"), &plan).unwrap();
     assert!(trips.iter().all(|t| t.differences.is_empty() && t.files > 0), "{trips:#?}");
+}
+
+/// Appends to a file three times, each time with an fsync, and acknowledges that.
+const APPENDS: &str = "for n in 1 2 3; do dd if=/dev/zero of=f$n bs=4k count=2 conv=fsync; \
+                       echo stored $n >> $WRITEPATH_ACK; done; pwd";
+
+fn program(fs: &str, run: &str) -> ProgramPlan {
+    ProgramPlan {
+        fs: fs.to_owned(),
+        mount: String::new(),
+        mkfs: String::new(),
+        device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 512 << 20)]),
+        setup: None,
+        run: run.to_owned(),
+        folder: std::env::current_dir().unwrap(),
+        rest_s: 60,
+        cpu: Profile::find("free").unwrap(),
+        limit: std::time::Duration::from_secs(120),
+    }
+}
+
+fn ran(kernel: &Kernel, plan: &ProgramPlan) -> Result<Ran, ProgramError> {
+    let dir = tempfile::tempdir().unwrap();
+    run_program(kernel, plan, dir.path(), None, &mut || false)
+}
+
+#[test]
+fn two_runs_of_a_program_in_a_guest_send_the_drive_the_same_bytes() {
+    let Some(kernel) = kernel("a program of the host in a guest, twice") else { return };
+    for fs in ["ext4", "xfs", "btrfs", "f2fs", "nilfs2"] {
+        let plan = program(fs, APPENDS);
+        let log = || {
+            let ran = ran(&kernel, &plan).unwrap();
+            assert_eq!((ran.code, ran.acks.len()), (0, 3), "{fs}: {}", ran.output);
+            assert!(ran.output.contains(plan.place().unwrap()), "{fs}: {}", ran.output);
+            let mut log = Vec::new();
+            write_log(&mut log, ran.sector_bytes, &ran.writes).unwrap();
+            (ran.kernel, ran.ended_ns, log)
+        };
+        assert!(log() == log(), "{fs}: two runs differ");
+    }
+}
+
+/// The line of an acknowledgement stands behind all that the fsync before it has waited for, and
+/// before all that comes later.
+#[test]
+fn an_acknowledgement_has_its_place_among_the_requests_of_the_drive() {
+    let Some(kernel) = kernel("acknowledgements of a guest's program") else { return };
+    let ran = ran(&kernel, &program("ext4", APPENDS)).unwrap();
+    let log = ran.recorded();
+    let place = |text: &str| log.iter().position(|e| e.mark == text).unwrap();
+    for (n, next) in [("stored 1", "stored 2"), ("stored 2", "stored 3")] {
+        let (here, next) = (place(n), place(next));
+        let sent = |from: usize, to: usize| {
+            let orders: Vec<LogOrder> = log[from..to].iter().filter_map(LogOrder::of).collect();
+            let submits = orders.iter().filter(|o| matches!(o, LogOrder::Submit(_))).count();
+            (submits, orders.len() - submits)
+        };
+        let (submitted, completed) = sent(here, next);
+        assert!(submitted > 0, "an fsync between {here} and {next}");
+        assert_eq!(submitted, completed, "nothing is in flight when it is acknowledged");
+        let last = log[..here].last().unwrap();
+        assert!(last.flags.has(LogFlags::FLUSH), "{last:?}: the fsync's FLUSH is the last");
+    }
+}
+
+#[test]
+fn what_keeps_a_program_from_its_end_is_told_with_its_output() {
+    let Some(kernel) = kernel("programs of a guest that do not end well") else { return };
+    let setup = Some("echo no room; exit 7".to_owned());
+    let failed = ran(&kernel, &ProgramPlan { setup, ..program("ext4", "true") });
+    assert_eq!(failed.unwrap_err(), ProgramError::Setup(7, "no room\n".to_owned()));
+    let limit = std::time::Duration::from_secs(4);
+    let spins = ProgramPlan { limit, ..program("ext4", "while :; do :; done") };
+    assert_eq!(ran(&kernel, &spins).unwrap_err(), ProgramError::TooLong(limit, String::new()));
+    let own = ran(&kernel, &program("ext4", "echo oops >&2; exit 3")).unwrap();
+    assert_eq!((own.code, own.output.as_str()), (3, "oops\n"));
+    let mount = ProgramPlan { mount: "no_such_option".to_owned(), ..program("ext4", "true") };
+    match ran(&kernel, &mount).unwrap_err() {
+        ProgramError::Guest(why) => assert!(why.contains("no_such_option"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 }

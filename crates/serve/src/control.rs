@@ -2,9 +2,9 @@
 //!
 //! Doors:      a Unix socket of the host, and a small disk of the guest's (`vhost`), to which it
 //!             writes a line and from which it reads the answer, at a moment of its own time.
-//! Lines:      `status`, `freeze [after=N | events=N | at=NS]`,
-//!             `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]` (a new file),
-//!             `quit`; each with `drive=N` if there are several.
+//! Lines:      `status`, `mark TEXT` (a mark in the log of writes), `freeze [after=N | events=N |
+//!             at=NS]`, `thaw [seed=N] [keep=some|all|none]`, `save FILE [seed=N] [keep=…]` (a new
+//!             file), `quit`; each with `drive=N` if there are several.
 
 use std::path::PathBuf;
 
@@ -20,6 +20,8 @@ use crate::drive::freeze::{Keep, PowerError, Trigger};
 /// Latest time at which the power can go, in nanoseconds: 146 years. A drive's clock jumps there,
 /// and has to have time behind it.
 pub const MAX_AT_NS: u64 = 1 << 62;
+/// Longest mark in bytes: what a sector of a log of writes holds.
+pub const MAX_MARK: usize = 480;
 /// Longest line.
 pub const MAX_LINE: usize = 4096;
 
@@ -37,6 +39,10 @@ pub struct Command {
 pub enum Verb {
     /// Counts, the cut if there is one.
     Status,
+    /// A mark in the log of writes.
+    Mark(String),
+    /// The next state of those that are supplied ([`Drive::supply`]).
+    Next,
     /// The power fails: now, after a number of changes or events, or at a time.
     Freeze(When),
     /// It comes back.
@@ -86,6 +92,13 @@ pub enum Speaker {
 impl Command {
     /// Reads a line. Errors: what is wrong with it.
     pub fn parse(line: &str) -> Result<Command, String> {
+        if let Some(text) = line.trim_end_matches('\n').strip_prefix("mark ") {
+            return match text.len() {
+                0 => Err("mark needs a text: `mark TEXT`".to_owned()),
+                n if n > MAX_MARK => Err(format!("a mark of {n} bytes; at most {MAX_MARK}")),
+                _ => Ok(Command { drive: 0, verb: Verb::Mark(text.to_owned()) }),
+            };
+        }
         let mut words = line.split_whitespace();
         let verb = words.next().ok_or(HELP)?;
         let (mut drive, mut seed, mut keep) = (0, 1, Keep::Some);
@@ -120,6 +133,7 @@ impl Command {
         }
         let verb = match verb {
             "status" => Verb::Status,
+            "next" => Verb::Next,
             "freeze" => Verb::Freeze(when),
             "thaw" => Verb::Thaw { seed, keep },
             "save" => {
@@ -133,7 +147,7 @@ impl Command {
     }
 }
 
-const HELP: &str = "commands: status, freeze, thaw, save, quit";
+const HELP: &str = "commands: status, mark, freeze, thaw, save, quit";
 
 /// Does a line at `now`; the answer, and whether the server is to end.
 pub fn run(drives: &mut [&mut Drive], now: Time, line: &str, from: Speaker) -> (Value, bool) {
@@ -165,6 +179,15 @@ fn one(drive: &mut Drive, now: Time, verb: Verb) -> Result<Value, String> {
         Verb::Status => {
             drive.run_until(now);
             Ok(status(drive))
+        }
+        Verb::Mark(text) => {
+            drive.run_until(now);
+            drive.mark(&text);
+            Ok(json!({}))
+        }
+        Verb::Next => {
+            let state = drive.next_state(now).map_err(text)?;
+            Ok(json!({ "state": state.map_or(-1, |n| n as i64) }))
         }
         Verb::Freeze(When::Now) => Ok(json!({ "cut": drive.freeze_now(now).map_err(text)? })),
         Verb::Freeze(when) => {
@@ -233,7 +256,10 @@ mod tests {
         let late = verb("freeze at=18446744073709551615").unwrap_err();
         assert!(late.contains("at most 4611686018427387904 ns"), "{late}");
         assert!(verb("thaw after=1").unwrap_err().contains("unknown argument"));
-        assert!(verb("melt").unwrap_err().contains("commands: status, freeze"));
+        assert_eq!(verb("mark order 17 stored\n"), Ok(Verb::Mark("order 17 stored".to_owned())));
+        let long = verb(&format!("mark {}", "x".repeat(481))).unwrap_err();
+        assert!(long.contains("at most 480") && verb("mark ").is_err(), "{long}");
+        assert!(verb("melt").unwrap_err().contains("commands: status, mark, freeze"));
         assert!(verb("").is_err() && verb("save").is_err() && verb("thaw keep=1").is_err());
     }
 

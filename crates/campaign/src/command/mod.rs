@@ -28,7 +28,8 @@ use wp_vfs::{FsEntry, Options};
 
 use self::place::Place;
 use self::queue::{Job, Shared};
-use self::told::{Acks, image_key, key, told};
+pub(super) use self::told::Acks;
+use self::told::{image_key, key, told};
 use super::export::Contents;
 use super::play::Played;
 use super::story::Cut;

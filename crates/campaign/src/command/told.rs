@@ -52,7 +52,7 @@ pub(super) fn told(played: &Played, acks: Option<&Acks>, (begun, ended): (u32, u
 }
 
 /// Lines that a program has acknowledged, in their order.
-pub(super) struct Acks {
+pub(crate) struct Acks {
     /// All of them, each with its line feed.
     lines: Vec<u8>,
     /// How many operations had returned with each, and where its line ends.
@@ -60,7 +60,7 @@ pub(super) struct Acks {
 }
 
 impl Acks {
-    pub(super) fn of(played: &Played) -> Acks {
+    pub(crate) fn of(played: &Played) -> Acks {
         let ended = played.tape.entries.iter().filter_map(|(_, e)| match e {
             Entry::End(n) => Some(*n),
             _ => None,
@@ -78,7 +78,7 @@ impl Acks {
     }
 
     /// Those of the first `ended` operations that returned.
-    fn by(&self, ended: u32) -> &[u8] {
+    pub(crate) fn by(&self, ended: u32) -> &[u8] {
         let count = self.ends.partition_point(|(n, _)| *n <= ended);
         let end = count.checked_sub(1).map_or(0, |last| self.ends[last].1);
         &self.lines[..end]

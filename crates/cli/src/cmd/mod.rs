@@ -13,6 +13,7 @@ pub mod explain;
 pub mod filebench;
 pub mod fio;
 pub mod fsck;
+mod host_command;
 pub mod host_program;
 pub mod inspect;
 pub mod keep;
@@ -51,6 +52,7 @@ use wp_machine::results::{
 pub use wp_machine::spec::{devices, file_system, name_and_rest, size};
 use wp_report::run::Run;
 
+pub use self::host_command::host_command;
 use crate::output::{Exit, Out};
 
 /// What a result holds: its events, and the classes of their blocks where it has them.

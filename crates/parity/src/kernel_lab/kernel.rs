@@ -8,6 +8,11 @@ use super::trouble;
 use wp_base::plain::Shown as _;
 use wp_machine::host::Group;
 
+use crate::vtime::guest::compile;
+
+/// What starts a kernel without the host's random numbers.
+const LAUNCH_C: &str = include_str!("launch.c");
+
 /// Where a guest is, if nothing else is said: `$GUEST`, or this folder of the home directory.
 const USUAL: &str = ".cache/kernel-guest";
 /// Its kernel there, as we put it there; and as it was called before.
@@ -122,18 +127,22 @@ impl Kernel {
         }
     }
 
-    /// Starts it in time travel, with disks behind these sockets. Its console is `console.txt` in
-    /// `share`, whose `run.sh` it runs. Errors: the host's.
+    /// Starts it in time travel, with its calendar and disks behind these sockets of the folder in
+    /// which `share` is. Its console is `console.txt` in `share`, whose `run.sh` it runs. Errors:
+    /// no C compiler; the host's.
+    ///
+    /// The kernel's command line, which seeds its random numbers, has no path that differs from run
+    /// to run.
     pub(super) fn boot(
         &self,
         share: &Path,
-        calendar: &Path,
-        disks: &[&Path],
+        calendar: &str,
+        disks: &[&str],
     ) -> Result<Running, String> {
-        self.start(share, &format!("ext:{}", calendar.display()), disks)
+        self.start(share, &format!("ext:../{calendar}"), disks)
     }
 
-    fn start(&self, share: &Path, time: &str, disks: &[&Path]) -> Result<Running, String> {
+    fn start(&self, share: &Path, time: &str, disks: &[&str]) -> Result<Running, String> {
         let at = |e: std::io::Error| format!("{}: {e}", self.binary.shown());
         let memory = trouble::memory_folder(self.memory_mib)?;
         // What an earlier run has left there would be taken for this one's.
@@ -142,17 +151,22 @@ impl Kernel {
         }
         let console = std::fs::File::create(share.join("console.txt")).map_err(at)?;
         let errors = console.try_clone().map_err(at)?;
-        let mut command = Command::new(&self.binary);
+        let launch = share.join("launch");
+        compile(LAUNCH_C, &launch)?;
+        let mut command = Command::new(&launch);
         command
+            .arg(&self.binary)
+            // No random numbers of the host by another way: drivers/char/hw_random.
+            .arg("initcall_blacklist=rng_init")
             .arg(format!("mem={}M", self.memory_mib))
             .args(["root=/dev/root", "rootfstype=hostfs", "rw", "init=/init_uml"])
             .arg(format!("rootflags={}", self.root.display()))
-            .arg(format!("share={}", share.display()))
+            .arg("share=/proc/self/cwd")
             .args(["con=null", "con0=fd:0,fd:1", "quiet", "log_buf_len=4M"])
             .arg(format!("time-travel={time}"));
         for disk in disks {
             // 2: a block device.
-            command.arg(format!("virtio_uml.device={}:2", disk.display()));
+            command.arg(format!("virtio_uml.device=../{disk}:2"));
         }
         command.env("TMPDIR", memory);
         command.current_dir(share).stdin(Stdio::null()).stdout(console).stderr(errors);

@@ -6,31 +6,10 @@
 // SYNC: a sync(2) behind every so many overwrites of a thread, 0 for none. The rest: CPU time that is spent at a write, as an
 // fsync begins and as it ends, since in time travel the kernel takes none of its own.
 // A line a cycle on stdout, fields by tabs: see the end of main(). Block contents: number, version, and a pattern of both,
-// so that an old version, another block's data and garbage are told apart.
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { BLOCK = 4096, LINE = 4096, TRIES = 1000, JOBS = 64 };
-static const char *disk, *control_path, *fstype, *options, *mkfs;
-static char device[64];
-static __thread char answer[LINE + 1];
+// so that an old version, another block's data and garbage are told apart. Compiled behind control.c.
+enum { JOBS = 64 };
+static const char *fstype, *options, *mkfs;
 static const char *MOUNT = "/mnt/a";
-
-static void die(const char *what) {
-  fprintf(stderr, "lab: %s: %s\n", what, strerror(errno));
-  exit(3);
-}
 
 static uint64_t mix(uint64_t z) {
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -38,76 +17,6 @@ static uint64_t mix(uint64_t z) {
   return z ^ z >> 31;
 }
 static uint64_t below(uint64_t *state, uint64_t n) { return mix(*state += 0x9e3779b97f4a7c15u) % n; }
-
-// Memory for a block, aligned as O_DIRECT wants it.
-static void *aligned(void) {
-  void *memory;
-  if (posix_memalign(&memory, BLOCK, BLOCK)) die("memory");
-  return memory;
-}
-
-// Where the drive is: the control disk has it at its second block.
-static __thread int status_fd = -1;
-static __thread char *status_buffer;
-static void status(void) {
-  int fd = status_fd;
-  if (fd < 0 && (fd = status_fd = open(control_path, O_RDONLY | O_DIRECT)) < 0) die(control_path);
-  if (!status_buffer) status_buffer = aligned();
-  char *buffer = status_buffer;
-  if (pread(fd, buffer, LINE, LINE) != LINE) die("control disk");
-  memcpy(answer, buffer, LINE);
-}
-
-// A thread that ends takes what it has for that with it.
-static void status_done(void) {
-  if (status_fd >= 0) close(status_fd);
-  free(status_buffer);
-}
-
-// One line to the control disk, and its answer.
-static const char *control(const char *format, ...) {
-  static char *buffer;
-  if (!buffer) buffer = aligned();
-  memset(buffer, 0, LINE);
-  va_list args;
-  va_start(args, format);
-  vsnprintf(buffer, LINE, format, args);
-  va_end(args);
-  int fd = open(control_path, O_RDWR | O_DIRECT);
-  if (fd < 0) die(control_path);
-  if (pwrite(fd, buffer, LINE, 0) != LINE || pread(fd, buffer, LINE, 0) != LINE) die("control disk");
-  close(fd);
-  memcpy(answer, buffer, LINE);
-  return answer;
-}
-
-// The number behind "key": in the last answer; -1 without.
-static long long number(const char *key) {
-  char quoted[64];
-  snprintf(quoted, sizeof quoted, "\"%s\":", key);
-  const char *at = strstr(answer, quoted);
-  return at ? strtoll(at + strlen(quoted), 0, 10) : -1;
-}
-
-static int is_ok(void) { return strstr(answer, "\"ok\":true") != 0; }
-
-static void must(const char *format, ...) {
-  char line[256];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
-  va_end(args);
-  control("%s", line);
-  // A guest in real time may have something under way behind an unmount: what it reads ahead.
-  for (int i = 0; strstr(answer, "not answered yet") && i < TRIES; i++) {
-    usleep(1000);
-    control("%s", line);
-  }
-  if (!is_ok()) {
-    fprintf(stderr, "lab: %s: %s\n", line, answer);
-    exit(3);
-  }
-}
 
 static void fill(uint64_t *out, uint64_t block, uint64_t version) {
   out[0] = block;
@@ -120,19 +29,6 @@ static long long version_of(const uint64_t *bytes, uint64_t block) {
   static uint64_t wanted[BLOCK / 8];
   fill(wanted, block, bytes[1]);
   return memcmp(wanted, bytes, BLOCK) ? -1 : (long long)bytes[1];
-}
-
-static void write_text(const char *path, const char *text) {
-  int fd = open(path, O_WRONLY);
-  if (fd < 0 || write(fd, text, strlen(text)) < 0) die(path);
-  close(fd);
-}
-
-// The disk is taken away and given back: the kernel forgets what it knew of it, zones' write pointers too.
-static void replug(void) {
-  write_text("/sys/bus/virtio/drivers/virtio_blk/unbind", device);
-  write_text("/sys/bus/virtio/drivers/virtio_blk/bind", device);
-  for (int i = 0; access(disk, F_OK) && i < TRIES; i++) usleep(1000);
 }
 
 static int mount_it(void) { return mount(disk, MOUNT, fstype, 0, *options ? options : 0); }
@@ -308,12 +204,7 @@ int main(int argc, char **argv) {
   sync_every = strtoull(argv[13], 0, 10);
   write_ns = atoll(argv[14]), fsync_ns = atoll(argv[15]), return_ns = atoll(argv[16]);
   if (!count || count > JOBS) return 2;
-  char link[256], path[64];
-  snprintf(path, sizeof path, "/sys/block/%s/device", disk + 5);
-  ssize_t n = readlink(path, link, sizeof link - 1);
-  if (n < 0) die(path);
-  link[n] = 0;
-  snprintf(device, sizeof device, "%s", strrchr(link, '/') + 1);
+  find_device();
   for (uint64_t i = 0; i < count; i++) {
     jobs[i] = (struct job){.number = i, .state = mix(seed ^ i), .next = 1};
     jobs[i].versions = calloc(blocks, 8), jobs[i].promised = calloc(blocks, 8), jobs[i].early = calloc(blocks, 1);

@@ -11,11 +11,16 @@
 //!             2. our own recovery of the same state ([`Outcome`]) brings back the same files.
 
 mod beside;
+mod compare;
 pub mod fsyncs;
 mod kernel;
+mod program;
 mod report;
+mod session;
 pub mod setup;
+mod states;
 pub mod suite;
+mod tree;
 mod trouble;
 
 use std::cell::RefCell;
@@ -24,8 +29,13 @@ use std::rc::Rc;
 
 use beside::Beside;
 pub use beside::{Ours, Outcome};
+pub use compare::Compared;
 pub use kernel::Kernel;
+pub use program::{ProgramError, ProgramPlan, Ran, run_program};
 pub use report::{Cycle, Report};
+use session::Share;
+pub use states::{Mounted, StatesPlan, Verdict, mount_states};
+pub use tree::{Tree, tree_of};
 use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector};
 use wp_machine::files::save;
@@ -36,10 +46,6 @@ use wp_medium::Medium;
 use wp_rt::CpuOp;
 use wp_serve::drive::freeze::Loss;
 use wp_serve::drive::{Drive, Log};
-use wp_serve::vhost::cpu::Cpu;
-use wp_serve::vhost::{Guest, Machine};
-
-use crate::vtime::guest::compile;
 
 /// The program in the guest.
 const LAB_C: &str = include_str!("lab.c");
@@ -142,30 +148,8 @@ impl Plan {
         }
     }
 
-    /// The command that makes the file system. Errors: none that is known.
-    fn mkfs_command(&self, zoned: bool) -> Result<String, String> {
-        let fs = self.fs.as_str();
-        let usual = match fs {
-            "ext4" => format!(
-                "-q -F -b 4096 -U {UUID} -E lazy_itable_init=0,lazy_journal_init=0,hash_seed={UUID}"
-            ),
-            "f2fs" if zoned => format!("-f -m -U {UUID}"),
-            "f2fs" | "btrfs" => format!("-f -U {UUID}"),
-            "nilfs2" => "-f".to_owned(),
-            "xfs" => format!("-f -q -m uuid={UUID}"),
-            _ => {
-                return Err(format!(
-                    "{fs} is not supported (file systems: {})",
-                    FILE_SYSTEMS.join(", ")
-                ));
-            }
-        };
-        Ok(format!("mkfs.{fs} {usual} {} /dev/vda > /run/mkfs.out 2>&1", self.mkfs))
-    }
-
     /// The guest's script.
     fn script(&self, zoned: bool) -> Result<String, String> {
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         Ok(format!(
             "cp /share/lab /run/lab; chmod +x /run/lab; uname -r > /share/version\n\
              /run/lab /dev/vda /dev/vdb {} {} {} {} {} {} {} {} {} {} {} {} \
@@ -174,7 +158,7 @@ impl Plan {
              [ $R = 0 ] || cat /run/mkfs.out >> /share/err; exit $R\n",
             quoted(&self.fs),
             quoted(&self.mount),
-            quoted(&self.mkfs_command(zoned)?),
+            quoted(&mkfs_command(&self.fs, &self.mkfs, zoned)?),
             self.cycles + 1,
             self.seed,
             self.blocks,
@@ -195,6 +179,31 @@ impl Plan {
         let fsync = entry + costs.get(CpuOp::SyncStart);
         format!("{write} {fsync} {}", costs.get(CpuOp::SyncEnd))
     }
+}
+
+/// A word of the guest's shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The command that makes a file system, with further arguments. Errors: none that is known.
+fn mkfs_command(fs: &str, arguments: &str, zoned: bool) -> Result<String, String> {
+    let usual = match fs {
+        "ext4" => format!(
+            "-q -F -b 4096 -U {UUID} -E lazy_itable_init=0,lazy_journal_init=0,hash_seed={UUID}"
+        ),
+        "f2fs" if zoned => format!("-f -m -U {UUID}"),
+        "f2fs" | "btrfs" => format!("-f -U {UUID}"),
+        "nilfs2" => "-f".to_owned(),
+        "xfs" => format!("-f -q -m uuid={UUID}"),
+        _ => {
+            return Err(format!(
+                "{fs} is not supported (file systems: {})",
+                FILE_SYSTEMS.join(", ")
+            ));
+        }
+    };
+    Ok(format!("mkfs.{fs} {usual} {arguments} /dev/vda > /run/mkfs.out 2>&1"))
 }
 
 /// States of which images are kept, at most.
@@ -268,49 +277,28 @@ pub fn run(
     keep: Keep<'_>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Report, String> {
-    let at = |e: std::io::Error| format!("{}: {e}", scratch.shown());
     let (name, params) = &plan.device;
     let model = make_device(name, params).map_err(|e| e.to_string())?;
-    let zoned = model.limits().zones.is_some();
-    let script = plan.script(zoned)?;
-    // What stands there from before would be seen by the guest.
-    let share = scratch.join("share");
-    if share.exists() {
-        std::fs::remove_dir_all(&share).map_err(at)?;
-    }
-    std::fs::create_dir_all(&share).map_err(at)?;
-    compile(LAB_C, &share.join("lab"))?;
-    std::fs::write(share.join("run.sh"), script).map_err(at)?;
+    let script = plan.script(model.limits().zones.is_some())?;
+    let share = Share::new(scratch)?;
+    share.compile("lab", LAB_C)?;
+    share.write("run.sh", script.as_bytes())?;
     let mut drive = Drive::new(name, model, plan.loss);
     if let Some(trace) = keep.trace {
         drive.record(trace);
     }
     let bytes = drive.limits().sectors * SECTOR_BYTES;
     let left = watch(&mut drive, plan, share.join("version"));
-    let mut machine = Machine::new();
-    let costs = plan.cpu.model().profile;
-    if !costs.is_zero() {
-        machine.charge(Cpu::new(costs));
-    }
-    let [disk, control, calendar] = ["disk", "control", "calendar"].map(|s| scratch.join(s));
-    machine.add(drive, &disk, 1).map_err(at)?;
-    machine.add_control(&control).map_err(at)?;
-    let mut guest = Guest::listen(&calendar, DATE).map_err(at)?;
-    let mut running = kernel.boot(&share, &calendar, &[&disk, &control])?;
     let cycles = share.join("cycles");
     let mut asked = 0u64;
-    let mut stopped = false;
     let mut stop = || {
         asked += 1;
-        if asked.is_multiple_of(2048) {
+        asked.is_multiple_of(2048) && {
             let done = std::fs::read(&cycles).unwrap_or_default();
-            let done = done.iter().filter(|b| **b == b'\n').count() as u64;
-            stopped |= progress(done);
+            progress(done.iter().filter(|b| **b == b'\n').count() as u64)
         }
-        stopped || running.has_ended()
     };
-    machine.serve_guest(&mut guest, &mut stop)?;
-    running.end();
+    let ended = session::serve(kernel, &share, drive, plan.cpu, &mut stop)?;
     // A guest that was stopped has not written them down.
     let said = share.join("messages");
     if let Some(file) = keep.messages.filter(|_| said.exists()) {
@@ -321,22 +309,17 @@ pub fn run(
         };
         copy(file).map_err(|e| format!("{}: {e}", path.shown()))?;
     }
-    let mut drive = machine.drives.pop().ok_or("the machine has no drive")?;
-    drive.end_record().map_err(at)?;
-    let read = |file: &str| std::fs::read_to_string(share.join(file)).unwrap_or_default();
-    // Its end may be seen before its channel's: what counts is what it has written down last.
-    let whole = read("rc").trim() == "0";
-    if !whole && !stopped {
-        return Err(format!("the guest failed: {}", trouble::of(&share)));
+    if !share.is_whole() && !ended.stopped {
+        return Err(share.failure());
     }
-    let mut report = Report::parse(&read("cycles"), plan.ops)?;
-    report.kernel = read("version").trim().to_owned();
-    if !drive.limits().volatile_cache {
+    let mut report = Report::parse(&share.read("cycles"), plan.ops)?;
+    report.kernel = share.read("version").trim().to_owned();
+    if !ended.drive.limits().volatile_cache {
         report.cycles.iter_mut().for_each(|c| c.early = None);
     }
     compare(&mut report, &left, keep.images, plan, bytes)?;
-    report.virtual_ns = guest.now().0;
-    report.charged = machine.charged();
-    report.stopped = stopped;
+    report.virtual_ns = ended.virtual_ns;
+    report.charged = ended.charged;
+    report.stopped = ended.stopped;
     Ok(report)
 }

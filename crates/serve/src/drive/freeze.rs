@@ -210,10 +210,10 @@ impl Drive {
         Ok(Thawed { cut, kept, changed_sectors, zones_back })
     }
 
-    /// A note in the log of writes.
-    fn mark(&mut self, text: &str) {
+    /// A note in the log of writes, behind all that has happened by the time it was told last.
+    pub fn mark(&mut self, text: &str) {
         if let Some(written) = &mut self.written {
-            written.push(LogEntry::mark(text));
+            written.entries.push(LogEntry::mark(text));
         }
     }
 

@@ -10,11 +10,14 @@
 //! Crash:      [`freeze`] keeps what a power cut at an instant can leave; what is written after it
 //!             goes on as if nothing had happened, and a thaw throws it away.
 
+mod counts;
 pub mod freeze;
 mod image;
 mod log;
 mod parts;
 mod restore;
+pub mod supply;
+mod written;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -27,11 +30,14 @@ use wp_crash::{Recorder, Taped};
 use wp_medium::write_log::LogEntry;
 use wp_medium::{Content, Medium, Slice};
 
+pub use counts::Counts;
 use freeze::{Freezer, Loss, Trigger};
 use image::ImageFile;
 pub use log::Log;
 use parts::Parent;
 pub use parts::slices_of;
+use supply::Supply;
+use written::Written;
 
 /// What a client wants done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,43 +107,6 @@ pub struct Extent {
     pub is_hole: bool,
 }
 
-/// What was asked of a drive so far.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
-pub struct Counts {
-    /// Reads.
-    pub reads: u64,
-    /// Writes, appends among them.
-    pub writes: u64,
-    /// Writes among them that are durable when they are answered (FUA).
-    pub forced_writes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discards and writes of zeroes.
-    pub discards: u64,
-    /// Commands for zones.
-    pub zone_commands: u64,
-    /// Submissions and answers.
-    pub events: u64,
-}
-
-impl Counts {
-    /// Requests that change something, and flushes: what a freeze counts by.
-    pub fn changes(&self) -> u64 {
-        self.writes + self.discards + self.zone_commands
-    }
-
-    fn count(&mut self, what: What, fua: bool) {
-        self.forced_writes += u64::from(fua && what == What::Write);
-        match what {
-            What::Read => self.reads += 1,
-            What::Write | What::Zone(ZoneOp::Append) => self.writes += 1,
-            What::Flush => self.flushes += 1,
-            What::Discard | What::WriteZeroes { .. } => self.discards += 1,
-            What::Zone(_) => self.zone_commands += 1,
-        }
-    }
-}
-
 /// What stands behind a drive.
 enum Store {
     /// A device model, on a tape.
@@ -176,10 +145,12 @@ pub struct Drive {
     answers: VecDeque<Answer>,
     counts: Counts,
     log: Option<Log>,
-    /// What was written, in the order of completion, if somebody wants to know.
-    written: Option<Vec<LogEntry>>,
+    /// What was written, in the order of completion, and marks where it was submitted, if somebody
+    /// wants to know.
+    written: Option<Written>,
     freezer: Freezer,
     on_thaw: Option<OnThaw>,
+    supply: Option<Supply>,
     read_only: bool,
 }
 
@@ -232,6 +203,7 @@ impl Drive {
             written: None,
             freezer: Freezer::default(),
             on_thaw: None,
+            supply: None,
             read_only: false,
         }
     }
@@ -300,15 +272,16 @@ impl Drive {
         self.log.take().map_or(Ok(()), Log::finish)
     }
 
-    /// Keeps everything that is written from now on, for a log as dm-log-writes makes it.
+    /// Keeps everything that is written from now on, for a log as dm-log-writes makes it, with
+    /// marks of the order in which it was submitted ([`wp_medium::log_order`]).
     pub fn keep_writes(&mut self) {
-        self.written = Some(Vec::new());
+        self.written = Some(Written::default());
     }
 
     /// What was written since [`Drive::keep_writes`], in the order in which it was answered; where
-    /// the power went and came back there are marks.
+    /// the power went and came back there are marks, and those of [`Drive::mark`].
     pub fn written(&self) -> &[LogEntry] {
-        self.written.as_deref().unwrap_or_default()
+        self.written.as_ref().map_or(&[], |w| &w.entries)
     }
 
     /// The time that it was told last.
@@ -353,8 +326,8 @@ impl Drive {
         let verdict = self.check(&request);
         let (tag, what) = (request.tag, request.what);
         let mut parent = Parent::of(&request, now);
-        if self.written.is_some() {
-            parent.written.clone_from(&request.data);
+        if let Some(written) = &mut self.written {
+            written.submitted(&request, &mut parent);
         }
         self.parents.insert(tag, parent);
         match (verdict, &mut self.store) {
@@ -556,7 +529,7 @@ impl Drive {
             log.answered(self.now, &parent, status);
         }
         if let (Some(written), Ok(())) = (&mut self.written, status) {
-            written.extend(parent.entry());
+            written.completed(&parent);
         }
         if parent.what == What::Flush && status.is_ok() {
             self.flushed = self.flushed.max(Some(parent.since));

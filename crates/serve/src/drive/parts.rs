@@ -30,6 +30,8 @@ pub(super) struct Parent {
     pub appended: Option<Sector>,
     /// What it writes, if somebody wants to know afterwards.
     pub written: Vec<Slice>,
+    /// Its number in the log of writes, if there is one.
+    pub number: u64,
     /// Was it to be durable when it is answered?
     forced: bool,
     /// What the parts of a read found.
@@ -49,6 +51,7 @@ impl Parent {
             status: Ok(()),
             appended: None,
             written: Vec::new(),
+            number: 0,
             forced: request.fua,
             reads: Vec::new(),
         }
@@ -61,6 +64,12 @@ impl Parent {
             What::WriteZeroes { unmap } => unmap && discards_to_zero(limits, self.at, self.sectors),
             What::Read | What::Write | What::Flush | What::Zone(_) => false,
         }
+    }
+
+    /// Is it one that a log of writes knows?
+    pub fn has_entry(&self) -> bool {
+        !matches!(self.what, What::Read)
+            && !matches!(self.what, What::Zone(op) if op != ZoneOp::Append)
     }
 
     /// As an entry of a log of writes; `None`: it has changed nothing that such a log knows.

@@ -415,7 +415,7 @@ pub(super) struct StatesArgs {
 
 /// Which crash states are explored.
 #[derive(clap::Args)]
-pub(super) struct SamplesArgs {
+pub struct SamplesArgs {
     /// Explore every state of up to N unpersisted writes
     ///
     /// A crash point with more unpersisted writes (in-flight or in the volatile cache) is sampled:
@@ -469,7 +469,7 @@ pub(super) struct RulesArgs {
 
 /// What the user holds states against: a command, and a list of known failures.
 #[derive(clap::Args)]
-pub(super) struct ChecksArgs {
+pub struct ChecksArgs {
     /// TOML list of known failures, which are counted but not reported
     #[arg(long, value_name = "FILE")]
     #[arg(help_heading = "Checks")]

@@ -8,12 +8,15 @@ use wp_campaign::{Asking, Command};
 
 use super::args::ChecksArgs;
 use super::plan::time;
+use crate::cmd::host_command;
 
 /// The command, and how it is asked.
 #[derive(Clone)]
 pub(super) struct Check {
     /// As the user wrote it.
     pub line: String,
+    /// The same for a shell in another folder.
+    run: String,
     asking: Asking,
     /// Does it get the device before recovery?
     image: bool,
@@ -36,12 +39,14 @@ impl Check {
         }
         let timeout = time("--check-timeout", &a.check_timeout)?;
         let dir = a.check_dir.clone().unwrap_or_else(std::env::temp_dir);
-        Ok(Some(Check { line: line.clone(), asking, image: a.check_image, timeout, dir }))
+        let folder = std::env::current_dir().map_err(|e| format!("{option}: {e}"))?;
+        let run = host_command(line, &folder);
+        Ok(Some(Check { line: line.clone(), run, asking, image: a.check_image, timeout, dir }))
     }
 
     /// It for one campaign; `acked`: its program acknowledges. Errors: there is no room for trees.
     pub(super) fn command(&self, acked: bool) -> Result<Arc<Command>, String> {
-        let asked = (&*self.line, self.asking, acked);
+        let asked = (&*self.run, self.asking, acked);
         let made = Command::new(asked, &self.dir, self.timeout, self.image);
         made.map_err(|e| format!("--check-dir: {e}"))
     }

@@ -1,5 +1,6 @@
 //! `crash` with programs: the campaign.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -9,12 +10,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_campaign::{
-    Campaign, Findings, Found, KnownFailure, KnownFailures, Stage, Watch, load_campaign, resume,
-    save_campaign,
+    Campaign, Findings, Found, KnownFailure, KnownFailures, LoggedRun, Source, Stage, Watch,
+    broken_at_prefixes, load_campaign, resume, save_campaign,
 };
+use wp_crash::Rule;
 use wp_machine::host::{Output, Shape};
 
 use super::key::{build, key};
+use super::log::{ExploredLog, Then};
 use super::plan::{Effort, Keep, One, Wrong};
 use super::reduced::{self, Reduced};
 use super::report;
@@ -151,6 +154,35 @@ impl<'a> Hunt<'a> {
         self.with_command(|| reduced::all(self.x, self.keep, &findings.found, &until, self.out))
     }
 
+    /// The rules that a replay of the log breaks as well. `None`: nobody asks, as it is no log or
+    /// breaks none, or there was no time to look.
+    fn at_prefixes(
+        &self,
+        findings: &Findings,
+        out: &Out,
+    ) -> Result<Option<BTreeSet<Rule>>, ExitCode> {
+        if !matches!(self.x.campaign.source, Source::Log(_)) || !findings.is_broken() {
+            return Ok(None);
+        }
+        // Its runs are none of the exploration's.
+        let command = self.x.setup.check.as_ref().map(|check| check.command(true));
+        let command = command.transpose().map_err(|e| Wrong::from(e).told(out))?;
+        let c = Campaign { command, ..self.x.campaign.clone() };
+        let broken = broken_at_prefixes(&c, &|| !self.is_over());
+        broken.map_err(|e| out.machine_error(&e))
+    }
+
+    /// A log, for somebody who recovers its states as well.
+    fn explored<'r>(&self, run: &'r LoggedRun, findings: &Findings) -> ExploredLog<'r> {
+        let c = &self.x.campaign;
+        ExploredLog {
+            run,
+            states: (c.space, c.plan, c.seed),
+            failures: findings.found.iter().map(|f| (f.frame, f.lost.clone())).collect(),
+            is_stopped: self.is_over(),
+        }
+    }
+
     /// What an exploration comes to.
     fn exit(&self, f: &Findings) -> Exit {
         if self.stop.load(Ordering::SeqCst) {
@@ -237,8 +269,8 @@ impl<'a> Hunt<'a> {
     }
 }
 
-/// Runs it. Errors: the exit code, after saying why.
-pub(super) fn run(plan: One, out: &Out) -> Result<ExitCode, ExitCode> {
+/// Runs it, and does `then` with what a log has left. Errors: the exit code, after saying why.
+pub(super) fn run(plan: One, then: Option<Then<'_>>, out: &Out) -> Result<ExitCode, ExitCode> {
     let One { setup, programs, effort, keep } = plan;
     let programs = programs.recorded(&setup.bench, keep.state_file.as_deref(), out)?;
     let x = setup.exploration(&programs).map_err(|e| Wrong::from(e).told(out))?;
@@ -251,6 +283,15 @@ pub(super) fn run(plan: One, out: &Out) -> Result<ExitCode, ExitCode> {
     let findings = hunt.explore(before)?;
     let seconds = hunt.start.elapsed().as_secs_f64();
     let least = hunt.reduce(&findings)?;
+    let at_prefixes = hunt.at_prefixes(&findings, out)?;
+    let mut exit = hunt.exit(&findings);
+    let explored = programs.log().map(|run| hunt.explored(run, &findings));
+    // Its progress is over.
+    drop(hunt);
+    let beside = match (then, explored) {
+        (Some(then), Some(explored)) => Some(then(&explored)?),
+        _ => None,
+    };
     if let Some(file) = accepted {
         accept(&x, &findings, file, out)?;
     }
@@ -261,12 +302,23 @@ pub(super) fn run(plan: One, out: &Out) -> Result<ExitCode, ExitCode> {
         distinct: findings.totals.distinct - distinct + unfinished,
         workers: effort.workers,
         resumes: keep.state_file.is_some(),
+        at_prefixes,
     };
-    let text = report::text(&x, &findings, &least, &session);
+    let mut text = report::text(&x, &findings, &least, &session);
     let minimised: Vec<Value> = least.iter().map(|l| l.document(c)).collect();
     let mut document = report::document(&x, &findings);
     document["minimised"] = json!(minimised);
-    Ok(out.last_line(hunt.exit(&findings), &document, &text))
+    if let Some(rules) = &session.at_prefixes {
+        document["broken_at_prefixes"] = json!(rules.iter().map(|r| r.name()).collect::<Vec<_>>());
+    }
+    if let Some(beside) = beside {
+        text.push_str(&beside.text);
+        document[beside.document.0] = beside.document.1;
+        if exit == Exit::Ok && !beside.is_sound {
+            exit = Exit::No;
+        }
+    }
+    Ok(out.last_line(exit, &document, &text))
 }
 
 /// Why a campaign has explored nothing that its user asked for.

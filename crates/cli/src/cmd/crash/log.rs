@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
-use wp_campaign::{LogError, LogFile, LoggedRun};
+use wp_campaign::{LogError, LogFile, LoggedRun, Space};
+use wp_crash::Plan;
 use wp_machine::registry;
 use wp_machine::spec::recoverable;
 
@@ -17,7 +18,7 @@ use super::check::Check;
 use super::hunt;
 use super::plan::{Effort, Keep, Named, One, Wrong};
 use super::programs::Programs;
-use super::setup::{Given, Of, Setup, known};
+use super::setup::{Given, Of, Setup, crash_states, known, sampled_plan};
 use crate::images::refuse_container;
 use crate::internal::shell;
 use crate::output::{Exit, Out, path as path_value};
@@ -71,49 +72,155 @@ pub(super) struct LogArgs {
     /// The option `era` is the kernel version whose recovery is used.
     #[arg(long, value_name = "FS", default_value = FS)]
     pub fs: String,
-    /// Threads that check trees [default: the CPUs]
-    ///
-    /// One thread explores the log. Its recovered trees are checked (--check, --checker) by N
-    /// processes, each in a directory of its own.
-    #[arg(long, value_name = "N")]
-    pub workers: Option<usize>,
-    /// Stop after this time: 90s, 5m
-    #[arg(long)]
-    pub budget: Option<String>,
     /// Save progress to FILE; the same command resumes from it
     #[arg(long, value_name = "FILE")]
     pub state_file: Option<PathBuf>,
-    /// permitted, or a device fault: lying-flush, lost-fua
-    #[arg(long, default_value = SPACE)]
-    #[arg(help_heading = "Crash states")]
-    pub space: String,
-    /// Bytes that the drive writes atomically [default: 4096]
-    #[arg(long)]
-    #[arg(help_heading = "Crash states")]
-    pub atomic: Option<u32>,
     /// Seed of sampled crash states
     #[arg(long, default_value_t = 1)]
     #[arg(help_heading = "Crash states")]
     pub seed: u64,
     #[command(flatten)]
-    pub samples: SamplesArgs,
+    pub explore: ExploreArgs,
+}
+
+/// How the states of a log are explored, wherever it comes from.
+#[derive(clap::Args)]
+pub struct ExploreArgs {
+    /// Threads that check trees [default: the CPUs]
+    ///
+    /// One thread explores the log. Its recovered trees are checked (--check, --checker) by N
+    /// processes, each in a directory of its own.
+    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Checks")]
+    pub(super) workers: Option<usize>,
+    /// Stop the exploration after this time: 90s, 5m
+    #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = "Crash states")]
+    pub(super) budget: Option<String>,
+    /// permitted, or a device fault: lying-flush, lost-fua
+    #[arg(long, default_value = SPACE)]
+    #[arg(help_heading = "Crash states")]
+    pub(super) space: String,
+    /// Bytes that the drive writes atomically [default: 4096]
+    #[arg(long, value_name = "BYTES")]
+    #[arg(help_heading = "Crash states")]
+    pub(super) atomic: Option<u32>,
+    #[command(flatten)]
+    pub(super) samples: SamplesArgs,
     /// Crash each new recovery in N states of its writes; 0: never
     #[arg(long, default_value_t = 0)]
     #[arg(help_heading = "Crash states", value_name = "N")]
-    pub second: u32,
+    pub(super) second: u32,
     /// Skip the fsck of each recovered image
     #[arg(long)]
     #[arg(help_heading = "Checks")]
-    pub no_check: bool,
+    pub(super) no_check: bool,
     #[command(flatten)]
-    pub checks: ChecksArgs,
+    pub(super) checks: ChecksArgs,
 }
 
 /// Runs it. Errors: the exit code, after saying why.
 pub(super) fn run(a: &LogArgs, out: &Out) -> Result<ExitCode, ExitCode> {
     let programs = opened(&a.log, (&a.over, a.size.as_deref(), a.marks), &a.fs, out)?;
-    let plan = plan(a, programs).map_err(|wrong| wrong.told(out))?;
-    hunt::run(plan, out)
+    let state_file = a.state_file.clone();
+    let plan = plan(&a.explore, (&a.fs, a.seed, state_file), programs);
+    hunt::run(plan.map_err(|wrong| wrong.told(out))?, None, out)
+}
+
+/// What is done when a log is explored: further lines for people and keys for programs; does it
+/// agree with what was found?
+pub struct Beside {
+    /// Lines.
+    pub text: String,
+    /// Its key in the document, and what is there.
+    pub document: (&'static str, Value),
+    /// Is all as it should be?
+    pub is_sound: bool,
+}
+
+/// The states of a log that was explored, for somebody who recovers them as well.
+pub struct ExploredLog<'a> {
+    /// The log.
+    pub run: &'a LoggedRun,
+    /// Which states, how many of each crash point, and the seed.
+    pub states: (Space, Plan, u64),
+    /// Frame and lost units of the failures that were kept.
+    pub failures: Vec<(usize, Vec<usize>)>,
+    /// Was it stopped?
+    pub is_stopped: bool,
+}
+
+/// Does something with an explored log. Errors: the exit code, after saying why.
+pub type Then<'a> = &'a mut dyn FnMut(&ExploredLog) -> Result<Beside, ExitCode>;
+
+/// Explores a log as `crash log` does, recovered as the file system `fs`, and does `then` with it.
+/// Errors: the exit code, after saying why.
+pub fn explore(
+    file: LogFile,
+    (fs, seed): (&str, u64),
+    a: &ExploreArgs,
+    then: Then<'_>,
+    out: &Out,
+) -> Result<ExitCode, ExitCode> {
+    let (entry, options) = recoverable(fs).map_err(|e| no_recovery(fs, &e, out))?;
+    let path = file.path.clone();
+    let run = LoggedRun::open(file, entry, &options);
+    let programs = run.map(Programs::logged).map_err(|e| told(&e, &path, entry.name, out))?;
+    let plan = plan(a, (fs, seed, None), programs).map_err(|wrong| wrong.told(out))?;
+    hunt::run(plan, Some(then), out)
+}
+
+/// States of a log of a file system of which Writepath has no recovery. Errors: the exit code,
+/// after saying why.
+pub fn of_any(
+    file: LogFile,
+    a: &ExploreArgs,
+    out: &Out,
+) -> Result<(LoggedRun, Space, Plan), ExitCode> {
+    let path = file.path.clone();
+    let run = LoggedRun::of_any(file).map_err(|e| told(&e, &path, "file system", out))?;
+    verify_space(&a.space).map_err(|wrong| wrong.told(out))?;
+    let space = crash_states(&a.space, a.atomic).map_err(|e| Wrong::from(e).told(out))?;
+    Ok((run, space, sampled_plan(&a.samples)))
+}
+
+impl ExploreArgs {
+    /// The user's check as a shell command of one run: `None`: there is none. `true`: it is one
+    /// that stays up.
+    pub fn check(&self) -> Option<(&str, bool)> {
+        let (run, stays) = (self.checks.check.as_deref(), self.checks.checker.as_deref());
+        run.map(|line| (line, false)).or(stays.map(|line| (line, true)))
+    }
+
+    /// Errors: an option that only an exploration has, and whoever says it wants none.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let SamplesArgs { complete: _, samples: _, max_states, no_prune } = &self.samples;
+        let all = [
+            ("--check", self.checks.check.is_some()),
+            ("--checker", self.checks.checker.is_some()),
+            ("--known", self.checks.known.is_some()),
+            ("--accept", self.checks.accept.is_some()),
+            ("--budget", self.budget.is_some()),
+            ("--workers", self.workers.is_some()),
+            ("--atomic", self.atomic.is_some()),
+            ("--space", self.space != SPACE),
+            ("--max-states", max_states.is_some()),
+            ("--no-prune", *no_prune),
+            ("--no-check", self.no_check),
+            ("--second", self.second > 0),
+        ];
+        all.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}
+
+/// Errors: a space that no log has.
+fn verify_space(space: &str) -> Result<(), Wrong> {
+    let spaces = ["permitted", "lying-flush", "lost-fua"];
+    if spaces.contains(&space) {
+        return Ok(());
+    }
+    let what = format!("--space {space}: a log has {}", spaces.join(", "));
+    Err(Wrong::new("space", what, ""))
 }
 
 /// The log that `crash show` is given in place of a program, if it is one. Errors: as of [`run`].
@@ -147,6 +254,7 @@ fn opened(
         from: over.from.clone(),
         to: over.to.clone(),
         acks,
+        name: None,
     };
     let run = LoggedRun::open(file, entry, &options);
     run.map(Programs::logged).map_err(|e| told(&e, path, entry.name, out))
@@ -211,18 +319,18 @@ fn listed(marks: &[String]) -> String {
 }
 
 /// What to explore. Errors: what is wrong in the arguments.
-fn plan(a: &LogArgs, programs: Programs) -> Result<One, Wrong> {
-    let spaces = ["permitted", "lying-flush", "lost-fua"];
-    if !spaces.contains(&&*a.space) {
-        let what = format!("--space {}: a log has {}", a.space, spaces.join(", "));
-        return Err(Wrong::new("space", what, ""));
-    }
+fn plan(
+    a: &ExploreArgs,
+    (fs, seed, state_file): (&str, u64, Option<PathBuf>),
+    programs: Programs,
+) -> Result<One, Wrong> {
+    verify_space(&a.space)?;
     let setup = Setup::new(&Given {
-        words: [&a.fs, "fixed", &a.space],
+        words: [fs, "fixed", &a.space],
         machine: &MachineArgs::default(),
         states: &StatesArgs { atomic: a.atomic, ..StatesArgs::default() },
         rules: &RulesArgs { require: None, no_check: a.no_check },
-        generated: &GeneratedArgs { seed: a.seed, ..GeneratedArgs::default() },
+        generated: &GeneratedArgs { seed, ..GeneratedArgs::default() },
         of: Of::Log,
     })?;
     let mut setup = setup.sampled(&a.samples);
@@ -231,7 +339,7 @@ fn plan(a: &LogArgs, programs: Programs) -> Result<One, Wrong> {
     let keep = Keep {
         minimise: 0,
         reproducer: None,
-        state_file: a.state_file.clone(),
+        state_file,
         known: a.checks.known.clone(),
         accept: a.checks.accept.clone(),
     };
@@ -242,11 +350,16 @@ fn plan(a: &LogArgs, programs: Programs) -> Result<One, Wrong> {
 /// The first lines of a report.
 pub(super) fn head(run: &LoggedRun, fs: &str, space: &str) -> String {
     let (entries, marks) = run.counts();
+    let order = match run.is_ordered() {
+        true => "",
+        false => {
+            "  completion order only: states that need a write in flight at the FLUSH are not there\n"
+        }
+    };
     format!(
         "{} ({entries} entries, {marks} marks, device of {} bytes) as {fs}, {space} crash \
-         states:\n  completion order only: states that need a write in flight at the FLUSH are not \
-         there\n",
-        run.file().path.shown(),
+         states:\n{order}",
+        run.file().name(),
         run.bytes()
     )
 }
@@ -258,7 +371,8 @@ pub(super) fn document(run: &LoggedRun) -> Value {
     json!({
         "path": path_value(&file.path), "base": file.base.as_deref().map(path_value),
         "entries": entries, "marks": marks, "device_bytes": run.bytes(),
-        "from": file.from, "to": file.to, "order": "completion",
+        "from": file.from, "to": file.to,
+        "order": if run.is_ordered() { "submission and completion" } else { "completion" },
     })
 }
 

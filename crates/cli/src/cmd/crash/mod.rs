@@ -12,7 +12,7 @@ mod folder;
 mod host;
 mod hunt;
 mod key;
-mod log;
+pub mod log;
 mod modes;
 pub mod mutate;
 mod plan;
@@ -59,7 +59,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 fn explore(a: &RunArgs, out: &Out) -> Result<ExitCode, ExitCode> {
     refused_job(&a.programs.programs, out)?;
     match Run::new(a).map_err(|wrong| wrong.told(out))? {
-        Run::One(plan) => hunt::run(*plan, out),
+        Run::One(plan) => hunt::run(*plan, None, out),
         Run::Folder(plan) => folder::run(&plan, out),
         Run::Modes(plan) => modes::run(plan, out),
     }

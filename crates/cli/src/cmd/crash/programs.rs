@@ -80,7 +80,7 @@ impl Programs {
 
     /// What a log has recorded of a device.
     pub(super) fn logged(run: LoggedRun) -> Programs {
-        let word = run.file().path.to_string_lossy().into_owned();
+        let word = run.file().name();
         Programs { word, origin: Origin::Log(Arc::new(run)) }
     }
 
@@ -95,7 +95,7 @@ impl Programs {
             Origin::Recorded(_, Some(path)) => path.shown().to_string(),
             Origin::Recorded(_, None) => "FILE-OF---record".to_owned(),
             Origin::Steps(program) => line::quoted(program),
-            Origin::Log(run) => shell(&run.file().path.shown()),
+            Origin::Log(run) => shell(&run.file().name()),
             _ => self.word.clone(),
         }
     }
@@ -103,6 +103,14 @@ impl Programs {
     /// Has a user written their steps, so that a call that fails is worth a line?
     pub(super) fn is_written(&self) -> bool {
         matches!(self.origin, Origin::Steps(_) | Origin::File(_) | Origin::Job(_))
+    }
+
+    /// The log, if they are of one.
+    pub(super) fn log(&self) -> Option<&LoggedRun> {
+        match &self.origin {
+            Origin::Log(run) => Some(run),
+            _ => None,
+        }
     }
 
     /// Are they fio jobs, none of whose calls may fail?

@@ -1,5 +1,6 @@
 //! What `crash` says.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
@@ -26,6 +27,8 @@ pub(super) struct Session {
     pub workers: usize,
     /// Does the same command go on?
     pub resumes: bool,
+    /// Of a log that breaks rules: those that a replay of it breaks as well.
+    pub at_prefixes: Option<BTreeSet<Rule>>,
 }
 
 /// A broken rule in a line.
@@ -302,7 +305,9 @@ pub(super) fn text(x: &Exploration, f: &Findings, least: &[Reduced], session: &S
     t += &not_played(c, f);
     t += &stopped(c, f, session);
     for rule in Rule::ALL {
-        t += &verdict(x, f, (rule, explored.broken[rule as usize]));
+        let states = explored.broken[rule as usize];
+        t += &verdict(x, f, (rule, states));
+        t += &at_prefixes(session, (rule, states));
     }
     t += &known(c, f);
     t += &checks(x, session);
@@ -381,6 +386,21 @@ fn verdict(x: &Exploration, f: &Findings, (rule, states): (Rule, u64)) -> String
         writeln!(t, "  {program}{what}\n  {line}").expect(LINE);
     }
     t
+}
+
+/// Does a replay of the log reach a state that breaks the rule?
+fn at_prefixes(session: &Session, (rule, states): (Rule, u64)) -> String {
+    match &session.at_prefixes {
+        Some(rules) if states > 0 && rules.contains(&rule) => {
+            "  also at a prefix of the log: dm-log-writes' replay reaches a state that breaks it\n"
+                .to_owned()
+        }
+        Some(_) if states > 0 => {
+            "  at no prefix of the log: dm-log-writes' replay reaches no state that breaks it\n"
+                .to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 /// Known failures, and whether they were met.

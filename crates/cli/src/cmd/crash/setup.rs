@@ -135,13 +135,7 @@ impl Setup {
 
     /// With some of its crash states.
     pub(super) fn sampled(self, a: &SamplesArgs) -> Setup {
-        let plan = Plan {
-            complete: a.complete.min(20),
-            samples: a.samples,
-            most: a.max_states.unwrap_or(u64::MAX),
-            ..Plan::default()
-        };
-        Setup { plan, prune: !a.no_prune, ..self }
+        Setup { plan: sampled_plan(a), prune: !a.no_prune, ..self }
     }
 
     /// What it explores of `programs`. Errors: there is nothing to explore.
@@ -233,6 +227,16 @@ impl Exploration<'_> {
     }
 }
 
+/// How many states of a crash point.
+pub(super) fn sampled_plan(a: &SamplesArgs) -> Plan {
+    Plan {
+        complete: a.complete.min(20),
+        samples: a.samples,
+        most: a.max_states.unwrap_or(u64::MAX),
+        ..Plan::default()
+    }
+}
+
 /// The list of known failures in a file. Errors: what is wrong in it.
 pub(super) fn known(path: Option<&Path>, words: &Words) -> Result<Arc<KnownFailures>, String> {
     let Some(path) = path else { return Ok(Arc::default()) };
@@ -241,7 +245,7 @@ pub(super) fn known(path: Option<&Path>, words: &Words) -> Result<Arc<KnownFailu
     KnownFailures::parse(&text, &words.line()).map(Arc::new).map_err(at)
 }
 
-fn crash_states(name: &str, atomic: Option<u32>) -> Result<Space, String> {
+pub(super) fn crash_states(name: &str, atomic: Option<u32>) -> Result<Space, String> {
     if let Some(n) = atomic.filter(|n| !n.is_power_of_two() || !(512..=1 << 20).contains(n)) {
         return Err(format!("--atomic {n}: not a power of two from 512 to 1 MiB"));
     }

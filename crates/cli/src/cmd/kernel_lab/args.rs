@@ -2,21 +2,52 @@
 
 use std::path::PathBuf;
 
+use crate::cmd::crash::log::ExploreArgs;
+
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n\
     \x20 writepath kernel-lab --setup check\n\
     \x20 writepath kernel-lab --fs f2fs --cycles 1000\n\
-    \x20 writepath kernel-lab --suite ext4")]
+    \x20 writepath kernel-lab --suite ext4\n\
+    \x20 writepath kernel-lab --run ./app.sh --check ./check.sh --explore")]
 pub struct Args {
-    /// Check, copy or build the guest: check, take or build
+    /// Run a shell command in the guest, on the mounted file system
     ///
-    /// check: lists what the guest has, and crashes each file system once. take: copies --kernel
-    /// and --root to the folder where they are looked for. build: makes what of them is not named:
-    /// a root directory of this host's programs, a kernel of Debian's source.
-    #[arg(long, value_name = "check|take|build", conflicts_with = "suite")]
-    #[arg(help_heading = "Guest")]
+    /// The guest sees the files of this host, read-only, with memory over /tmp, /run and /var/tmp.
+    /// The working directory is the mounted file system, and WRITEPATH_MOUNT names it. Each line
+    /// that the command writes to the file $WRITEPATH_ACK is what it has told the world by then (an
+    /// acknowledgement). A file whose name begins with ./ or ../ is looked for where writepath
+    /// runs.
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["suite", "cycles", "cut", "loss"])]
+    #[arg(conflicts_with_all = ["jobs", "blocks", "ops", "direct", "sync", "beside", "keep"])]
+    #[arg(conflicts_with_all = ["all", "source", "to", "messages"])]
+    #[arg(help_heading = "Program")]
+    pub(super) run: Option<String>,
+    /// With --run: command that prepares the files. Without: check, take or build
+    ///
+    /// With --run: a shell command on the new file system; sync(2) follows it.
+    ///
+    /// Without --run it is about the guest itself. check: lists what the guest has, and crashes
+    /// each file system once. take: copies --kernel and --root to the folder where they are looked
+    /// for. build: makes what of them is not named: a root directory of this host's programs, a
+    /// kernel of Debian's source.
+    #[arg(long, value_name = "CMD", conflicts_with = "suite")]
+    #[arg(help_heading = "Program")]
     pub(super) setup: Option<String>,
+    /// With --run: wall-clock limit of the guest: 90s, 5m
+    ///
+    /// A program that waits for time to pass without a system call never ends: in virtual time the
+    /// CPU takes none.
+    #[arg(long, value_name = "TIME", default_value = "5m", requires = "run")]
+    #[arg(help_heading = "Program", hide_short_help = true)]
+    pub(super) guest_limit: String,
+    /// With --run: write what the drive was sent as a new log for `crash log`
+    ///
+    /// The format is that of dm-log-writes; marks say when each request was submitted.
+    #[arg(long, value_name = "FILE", requires = "run")]
+    #[arg(help_heading = "Program")]
+    pub(super) save_log: Option<PathBuf>,
     /// With --setup build: kernel source, an archive or a tree
     ///
     /// Default: the newest /usr/src/linux-source-*.tar.xz.
@@ -33,6 +64,42 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
     pub(super) suite: Option<String>,
+    /// With --run: run it on this kernel as well; compare the requests of the drive
+    ///
+    /// Exit status 1 if the drive was not sent the same requests, in the order of submission, with
+    /// the same contents. --mkfs, --mount and the root directory are the same.
+    #[arg(long, value_name = "KERNEL2", requires = "run")]
+    #[arg(conflicts_with_all = ["explore", "save_log"])]
+    #[arg(help_heading = "Program")]
+    pub(super) compare: Option<PathBuf>,
+    /// With --run: run it with these mount options as well; compare
+    #[arg(long, value_name = "OPTIONS", requires = "run")]
+    #[arg(conflicts_with_all = ["explore", "save_log"])]
+    #[arg(help_heading = "Program", hide_short_help = true)]
+    pub(super) compare_mount: Option<String>,
+    /// With --run: explore every crash state of what the drive was sent
+    ///
+    /// Crash points before the end of --setup are left out. Writepath's own file system recovers
+    /// each state, and --check judges each distinct tree. Of a file system that Writepath does not
+    /// have (xfs) the guest's kernel recovers --sample states, and the check runs in the guest.
+    #[arg(long, requires = "run")]
+    #[arg(help_heading = "Program")]
+    pub(super) explore: bool,
+    /// With --explore: file system and options for recovery, as of `crash log`
+    ///
+    /// Default: --fs with the guest's kernel version as `era`.
+    #[arg(long, value_name = "FS", requires = "explore")]
+    #[arg(help_heading = "Program", hide_short_help = true)]
+    pub(super) recover_as: Option<String>,
+    /// With --explore: mount N states with the guest's kernel, compare files
+    ///
+    /// N of the explored states, chosen by --seed, and those of the failures that are printed. xfs:
+    /// all states that are explored [default: 200].
+    #[arg(long, value_name = "N", requires = "explore")]
+    #[arg(help_heading = "Program")]
+    pub(super) sample: Option<usize>,
+    #[command(flatten)]
+    pub(super) states: ExploreArgs,
     /// File system of the guest: ext4, f2fs, btrfs, nilfs2 or xfs
     #[arg(long, default_value = "ext4")]
     pub(super) fs: String,

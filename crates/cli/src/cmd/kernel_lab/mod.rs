@@ -1,10 +1,15 @@
 //! `kernel-lab`: a real kernel's file system on a modelled drive, and power failures.
 //!
 //! Picture: [`args`] (what clap reads) -> [`plan`] (the same, typed; every usage error) -> a
-//!          [`Session`] with the guest, which runs a campaign or the rows of a [`suite`].
+//!          [`Session`] with the guest, which runs a campaign, the rows of a [`suite`] or a
+//!          [`program`].
 
 mod args;
+mod compare;
+mod explore;
+mod kernel_states;
 mod plan;
+mod program;
 mod report;
 mod setup;
 mod suite;
@@ -34,6 +39,9 @@ fn asked(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     match Asked::new(a).map_err(|wrong| wrong.told(out))? {
         Asked::Setup(asked) => setup::run(&asked, out),
         Asked::Suite(guest, suite) => suite::run(&Session::new(&guest, out)?, &suite, out),
+        Asked::Program(guest, asked) => {
+            program::run(&Session::new(&guest, out)?, &asked, &a.states, out)
+        }
         Asked::Campaign(guest, campaign) => {
             let report = Session::new(&guest, out)?.campaign(&campaign, "")?;
             Ok(report::print(&campaign, &report, out))

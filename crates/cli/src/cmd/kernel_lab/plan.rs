@@ -2,16 +2,22 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use wp_machine::make_device;
 use wp_machine::profile::Profile;
 use wp_machine::spec::device;
 use wp_parity::kernel_lab::suite::{Row, SUITES, Suite as Table};
-use wp_parity::kernel_lab::{CutBy, FILE_SYSTEMS, MOST_JOBS, Plan};
+use wp_parity::kernel_lab::{CutBy, FILE_SYSTEMS, MOST_JOBS, Plan, ProgramPlan};
 use wp_serve::drive::freeze::Loss;
 
 use super::args::Args;
+use crate::cmd::host_command;
 use crate::output::{Exit, Out};
+
+/// Virtual seconds that the machine stays on behind a program: twice the age at which Linux writes
+/// back what is dirty (`dirty_expire_centisecs`).
+const REST_S: u64 = 60;
 
 /// What is wrong in a command line.
 pub(super) struct Wrong {
@@ -39,6 +45,8 @@ pub(super) enum Asked {
     Campaign(Guest, Box<Campaign>),
     /// A table of campaigns.
     Suite(Guest, Suite),
+    /// A program of the host.
+    Program(Guest, Box<Program>),
 }
 
 /// The guest that runs.
@@ -84,6 +92,43 @@ pub(super) struct Campaign {
     pub all: bool,
 }
 
+/// What else a program runs on, to be compared.
+#[derive(Clone)]
+pub(super) struct Other {
+    /// The kernel; `None`: the same.
+    pub kernel: Option<PathBuf>,
+    /// Mount options; `None`: the same.
+    pub mount: Option<String>,
+}
+
+/// A program of the host.
+#[derive(Clone)]
+pub(super) struct Program {
+    pub plan: ProgramPlan,
+    /// The program, as the user wrote it.
+    pub line: String,
+    /// The device, as the user wrote it.
+    pub device: String,
+    /// The file for requests and completions.
+    pub trace: Option<PathBuf>,
+    /// The file for the log of what the drive was sent.
+    pub save_log: Option<PathBuf>,
+    /// How its crash states are explored, if they are.
+    pub explore: Option<Explore>,
+    /// What it is compared with.
+    pub other: Option<Other>,
+}
+
+/// How crash states are explored.
+#[derive(Clone)]
+pub(super) struct Explore {
+    /// File system and options for recovery; `None`: as the guest's.
+    pub recover_as: Option<String>,
+    /// States that the guest's kernel recovers.
+    pub sample: Option<usize>,
+    pub seed: u64,
+}
+
 /// A table of campaigns.
 pub(super) struct Suite {
     pub table: &'static Table,
@@ -95,6 +140,15 @@ impl Asked {
     /// Errors: what is wrong in the arguments.
     pub(super) fn new(a: &Args) -> Result<Asked, Wrong> {
         let (kernel, root) = (a.kernel.clone(), a.root.clone());
+        let memory_mib = a.memory;
+        if let (false, Some(option)) = (a.explore, a.states.first_given()) {
+            let message = format!("{option} is of crash states that are explored");
+            return Err(Wrong::new("explore", message, "add --run CMD --explore"));
+        }
+        if let Some(line) = &a.run {
+            let program = program(a, line)?;
+            return Ok(Asked::Program(Guest { kernel, root, memory_mib }, Box::new(program)));
+        }
         if let Some(what) = &a.setup {
             let step = match what.as_str() {
                 "check" => Step::Check,
@@ -102,13 +156,14 @@ impl Asked {
                 "build" => Step::Build,
                 other => {
                     let message = format!("--setup {other}: use check, take or build");
-                    return Err(Wrong::new("setup", message, "--setup check"));
+                    let help = "a command that prepares files needs --run CMD";
+                    return Err(Wrong::new("setup", message, help));
                 }
             };
             let (source, to) = (a.source.clone(), a.to.clone());
             return Ok(Asked::Setup(Setup { step, kernel, root, source, to }));
         }
-        let guest = Guest { kernel, root, memory_mib: a.memory };
+        let guest = Guest { kernel, root, memory_mib };
         match &a.suite {
             Some(name) => Ok(Asked::Suite(guest, suite(a, name)?)),
             None => {
@@ -132,6 +187,73 @@ fn suite(a: &Args, name: &str) -> Result<Suite, Wrong> {
     Ok(Suite { table, campaigns: table.rows.iter().map(of).collect::<Result<_, _>>()? })
 }
 
+/// Errors: a file system that no guest has.
+fn verify_fs(fs: &str) -> Result<(), Wrong> {
+    if FILE_SYSTEMS.contains(&fs) {
+        return Ok(());
+    }
+    let help = format!("file systems: {}", FILE_SYSTEMS.join(", "));
+    Err(Wrong::new("fs", format!("--fs {fs}: not supported"), &help))
+}
+
+/// A preset and its replaced parameters. Errors: there is no such device.
+fn drive_of(words: &str) -> Result<(String, Vec<(String, u64)>), Wrong> {
+    let wrong = |e: String| Wrong::new("device", e, "writepath list devices");
+    let device = device(words).map_err(wrong)?;
+    make_device(&device.0, &device.1).map_err(|e| wrong(e.to_string()))?;
+    Ok(device)
+}
+
+fn cpu(a: &Args) -> Result<&'static Profile, Wrong> {
+    Profile::find(&a.cpu).map_err(|e| Wrong::new("cpu", e, "writepath list cpus"))
+}
+
+/// A program of the host, which a shell runs as `line`.
+fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
+    verify_fs(&a.fs)?;
+    for (option, command) in [("--run", Some(line)), ("--setup", a.setup.as_deref())] {
+        if command.is_some_and(|c| c.trim().is_empty()) {
+            let message = format!("{option}: the command is empty");
+            return Err(Wrong::new("program", message, "--run ./app.sh"));
+        }
+    }
+    let folder = std::env::current_dir()
+        .map_err(|e| Wrong::new("program", format!("the working directory: {e}"), ""))?;
+    let limit = wp_base::quantity::nanoseconds(&a.guest_limit).and_then(|ns| match ns {
+        0 => Err("must be more than 0".to_owned()),
+        ns => Ok(Duration::from_nanos(ns)),
+    });
+    let limit = limit.map_err(|e| {
+        Wrong::new("guest-limit", format!("--guest-limit: {e}"), "--guest-limit 5m")
+    })?;
+    let plan = ProgramPlan {
+        fs: a.fs.clone(),
+        mount: a.mount.clone(),
+        mkfs: a.mkfs.clone(),
+        device: drive_of(&a.device)?,
+        setup: a.setup.as_deref().map(|line| host_command(line, &folder)),
+        run: host_command(line, &folder),
+        folder,
+        rest_s: REST_S,
+        cpu: cpu(a)?,
+        limit,
+    };
+    plan.place().map_err(|e| Wrong::new("program", e, "run writepath in another folder"))?;
+    let mount = a.compare_mount.clone();
+    let is_compared = a.compare.is_some() || mount.is_some();
+    let (recover_as, sample, seed) = (a.recover_as.clone(), a.sample, a.seed);
+    let explore = a.explore.then_some(Explore { recover_as, sample, seed });
+    Ok(Program {
+        plan,
+        line: line.to_owned(),
+        device: a.device.clone(),
+        trace: a.trace.clone(),
+        save_log: a.save_log.clone(),
+        explore,
+        other: is_compared.then(|| Other { kernel: a.compare.clone(), mount }),
+    })
+}
+
 /// A campaign on a file system with mount options, a device and a number of threads.
 fn campaign(
     a: &Args,
@@ -142,10 +264,7 @@ fn campaign(
         let message = format!("--loss {}: use model or contract", a.loss);
         return Err(Wrong::new("loss", message, "--loss model"));
     };
-    if !FILE_SYSTEMS.contains(&fs) {
-        let help = format!("file systems: {}", FILE_SYSTEMS.join(", "));
-        return Err(Wrong::new("fs", format!("--fs {fs}: not supported"), &help));
-    }
+    verify_fs(fs)?;
     let Some(cut) = CutBy::find(&a.cut) else {
         let message = format!("--cut {}: use event, time or change", a.cut);
         return Err(Wrong::new("cut", message, "--cut event"));
@@ -161,14 +280,11 @@ fn campaign(
             return Err(Wrong::new(what, message, ""));
         }
     }
-    let wrong = |e: String| Wrong::new("device", e, "writepath list devices");
-    let device = device(drive).map_err(wrong)?;
-    make_device(&device.0, &device.1).map_err(|e| wrong(e.to_string()))?;
     let plan = Plan {
         fs: fs.to_owned(),
         mount: mount.to_owned(),
         mkfs: a.mkfs.clone(),
-        device,
+        device: drive_of(drive)?,
         loss,
         cycles: a.cycles,
         seed: a.seed,
@@ -178,7 +294,7 @@ fn campaign(
         ops: a.ops,
         direct: a.direct,
         sync: a.sync,
-        cpu: Profile::find(&a.cpu).map_err(|e| Wrong::new("cpu", e, "writepath list cpus"))?,
+        cpu: cpu(a)?,
     };
     Ok(Campaign {
         plan,

@@ -1,0 +1,111 @@
+//! Some of the states of a log, as devices: for a kernel that recovers them.
+
+use wp_base::Zone;
+use wp_base::rng::Rng;
+use wp_crash::{Entry, History, Kept, Plan, of_frame, of_instant};
+use wp_machine::MachineError;
+use wp_medium::Medium;
+
+use super::command::Acks;
+use super::play::Played;
+use super::space::Space;
+use super::write_log::LoggedRun;
+
+/// A state of a log.
+#[derive(Clone, Debug)]
+pub struct LogState {
+    /// Its crash point, by number.
+    pub frame: usize,
+    /// Unpersisted units that are lost, by their place in it.
+    pub lost: Vec<usize>,
+    /// What the device holds.
+    pub medium: Medium,
+    /// Its zones, if it has any.
+    pub zones: Vec<Zone>,
+    /// What had been acknowledged by then, a line each.
+    pub acked: Vec<u8>,
+}
+
+/// States that were chosen, in the order of their crash points.
+#[derive(Clone, Debug, Default)]
+pub struct LogSample {
+    /// They.
+    pub states: Vec<LogState>,
+    /// States of which they were chosen.
+    pub of: u64,
+}
+
+/// `wanted`, and `n` of the states of a log that `plan` explores, each with the same probability.
+/// `go_on` is asked often; where it says no, states behind are left out.
+///
+/// Errors: the host's; a log that was changed.
+pub fn sample_log(
+    run: &LoggedRun,
+    (space, plan, seed): (Space, &Plan, u64),
+    (n, wanted): (usize, &[(usize, Vec<usize>)]),
+    go_on: &dyn Fn() -> bool,
+) -> Result<LogSample, MachineError> {
+    let played = run.play(run.image()?)?;
+    let history = space.history(&played);
+    let first = run.first_frame(&played.tape, &history);
+    let mut rng = Rng::stream(seed, "states of a log for a kernel");
+    let (mut taken, mut of) = (Vec::<(usize, Kept)>::new(), 0u64);
+    for frame in first..history.frames.len() {
+        let mut offer = |kept: &Kept| {
+            of += 1;
+            if taken.len() < n {
+                taken.push((frame, kept.clone()));
+            } else if let Some(place) = taken.get_mut(rng.below(of) as usize) {
+                *place = (frame, kept.clone());
+            }
+            go_on()
+        };
+        match frame == first {
+            true => of_instant(&history, frame, plan, seed, &mut offer),
+            false => of_frame(&history, frame, plan, seed, &mut offer),
+        };
+    }
+    let as_kept = |(frame, lost): &(usize, Vec<usize>)| {
+        let live = history.frames.get(*frame)?.live.len();
+        let mut kept = Kept::all(live);
+        lost.iter().filter(|i| **i < live).for_each(|i| kept.set(*i, false));
+        Some((*frame, kept))
+    };
+    taken.extend(wanted.iter().filter_map(as_kept));
+    taken.sort();
+    taken.dedup();
+    let acks = Acks::of(&played);
+    let ended = ended_before(&played);
+    let states = taken.iter().map(|(frame, kept)| state(&history, (*frame, kept), (&acks, &ended)));
+    Ok(LogSample { states: states.collect(), of })
+}
+
+/// Calls that had returned before each position of a tape.
+fn ended_before(played: &Played) -> Vec<u32> {
+    let mut all = vec![0];
+    for (_, entry) in &played.tape.entries {
+        all.push(all[all.len() - 1] + u32::from(matches!(entry, Entry::End(_))));
+    }
+    all
+}
+
+fn state(
+    history: &History,
+    (number, kept): (usize, &Kept),
+    (acks, ended): (&Acks, &[u32]),
+) -> LogState {
+    let frame = &history.frames[number];
+    let mut medium = frame.base.clone();
+    let live = frame.live.iter().enumerate();
+    let units = live.filter(|(i, _)| kept.has(*i)).map(|(_, n)| &history.units[*n as usize]);
+    units.clone().for_each(|unit| unit.apply(&mut medium));
+    let zones = match (&history.zones, &frame.zones) {
+        (Some(space), Some(table)) => space.with(table, units),
+        _ => Vec::new(),
+    };
+    // A cut there can leave it until something of what it lost is durable.
+    let until = history.until(number, |i| kept.has(i));
+    let lost = (0..frame.live.len()).filter(|i| !kept.has(*i)).collect();
+    let acked = acks.by(ended.get(until).copied().unwrap_or(0)).to_vec();
+    LogState { frame: number, lost, medium, zones, acked }
+}

@@ -1,0 +1,168 @@
+//! `kernel-lab --explore`: every crash state of what a real kernel has sent its drive.
+//!
+//! Picture:    log -> [`log::explore`], as of `crash log` -> some of the states, and those that
+//!             failed -> the guest's kernel, which must find the same files.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wp_campaign::{LogFile, LogSample, LogState, sample_log};
+use wp_machine::registry;
+use wp_machine::spec::recoverable;
+use wp_medium::log_order::{BEGIN, END};
+use wp_parity::kernel_lab::{Mounted, Ran, StatesPlan, Tree, mount_states, tree_of};
+
+use super::plan::{Explore, Program};
+use super::{Session, scratch};
+use crate::cmd::crash::log::{self, Beside, ExploreArgs, ExploredLog};
+use crate::output::{Exit, Out};
+use crate::progress::Progress;
+
+/// Differences that are printed.
+const SHOWN: usize = 5;
+/// Least time that the states of a guest may take.
+const LEAST: Duration = Duration::from_secs(600);
+
+/// What is explored, and how.
+type Asked<'a> = (&'a Program, &'a Explore, &'a ExploreArgs);
+
+/// Explores the log at `path` of what a program did. Errors: the exit code, after saying why.
+pub(super) fn run(
+    session: &Session,
+    asked: Asked<'_>,
+    (ran, path): (&Ran, &Path),
+    out: &Out,
+) -> Result<ExitCode, ExitCode> {
+    let (program, explore, states) = asked;
+    let file = LogFile {
+        path: path.to_owned(),
+        base: None,
+        bytes: Some(ran.bytes),
+        from: Some(BEGIN.to_owned()),
+        to: Some(END.to_owned()),
+        acks: true,
+        name: program.save_log.is_none().then(|| "FILE-OF---save-log".to_owned()),
+    };
+    let fs = &program.plan.fs;
+    let is_ours = registry::FILE_SYSTEMS.iter().any(|e| e.name == fs);
+    let recover_as = match (&explore.recover_as, is_ours) {
+        (Some(given), _) => given.clone(),
+        (None, true) => format!("{fs},era={}", release(&ran.kernel)),
+        (None, false) => return super::kernel_states::run(session, asked, (ran, file), out),
+    };
+    let mut then = |explored: &ExploredLog| beside(session, asked, (&recover_as, explored), out);
+    log::explore(file, (&recover_as, explore.seed), states, &mut then, out)
+}
+
+/// The release of a kernel that says this of itself (`6.12.117-um`).
+fn release(version: &str) -> &str {
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.');
+    version.split_at(end.unwrap_or(version.len())).0
+}
+
+/// Has the guest's kernel mount some of the states. Errors: the exit code, after saying why.
+fn beside(
+    session: &Session,
+    (program, explore, _): Asked<'_>,
+    (recover_as, explored): (&str, &ExploredLog),
+    out: &Out,
+) -> Result<Beside, ExitCode> {
+    let nothing =
+        || Beside { text: String::new(), document: ("kernel", Value::Null), is_sound: true };
+    let Some(n) = explore.sample.filter(|_| !explored.is_stopped) else { return Ok(nothing()) };
+    let ExploredLog { run, states: (space, plan, seed), .. } = explored;
+    let go_on = || !session.stop.load(Ordering::Relaxed);
+    let chosen = (n, &explored.failures[..]);
+    let sample = sample_log(run, (*space, plan, *seed), chosen, &go_on);
+    let sample = sample.map_err(|e| out.machine_error(&e))?;
+    let mounted = mounted(session, program, None, &sample, out)?;
+    let (entry, options) =
+        recoverable(recover_as).map_err(|e| out.fail(Exit::Usage, "recover-as", &e, ""))?;
+    let mut differences = Vec::new();
+    for (state, kernel) in sample.states.iter().zip(&mounted) {
+        let ours = tree_of((entry, &options), &state.medium, run.bytes());
+        differences.extend(difference(&ours, kernel).map(|what| (state, what)));
+    }
+    let (all, differing) = (mounted.len(), differences.len());
+    let mut text = format!(
+        "{all} of {} states mounted by the guest's kernel: {} recovered to the same files, {differing} \
+         to others\n",
+        sample.of,
+        all - differing
+    );
+    for (state, what) in differences.iter().take(SHOWN) {
+        text.push_str(&format!("  state {}: {what}\n", name(state)));
+    }
+    let documents = differences.iter().map(
+        |(state, what)| json!({ "frame": state.frame, "lost": state.lost, "difference": what }),
+    );
+    let document = json!({
+        "mounted": all, "of": sample.of, "equal": all - differing,
+        "differences": documents.collect::<Vec<_>>(),
+    });
+    let is_sound = differences.is_empty();
+    Ok(Beside { text, document: ("kernel", document), is_sound })
+}
+
+/// A state as `crash show` takes it, unless that is long.
+pub(super) fn name(state: &LogState) -> String {
+    /// Lost writes that are named.
+    const NAMED: usize = 16;
+    if state.lost.len() > NAMED {
+        return format!("{} without {} writes", state.frame, state.lost.len());
+    }
+    let lost: Vec<String> = state.lost.iter().map(usize::to_string).collect();
+    format!("{}:{}", state.frame, lost.join(","))
+}
+
+/// What the guest's kernel makes of some states, with `check` in the guest. Errors: the exit code,
+/// after saying why.
+pub(super) fn mounted(
+    session: &Session,
+    program: &Program,
+    check: Option<String>,
+    sample: &LogSample,
+    out: &Out,
+) -> Result<Vec<Mounted>, ExitCode> {
+    let plan = StatesPlan {
+        fs: program.plan.fs.clone(),
+        mount: program.plan.mount.clone(),
+        device: program.plan.device.clone(),
+        check,
+        folder: program.plan.folder.clone(),
+        limit: program.plan.limit.max(LEAST),
+    };
+    let scratch = scratch(out)?;
+    let shown = Progress::new("kernel-lab");
+    let all = sample.states.len() as u64;
+    let mut progress = |done: u64| {
+        shown.at(done, all, "states mounted by the guest's kernel");
+        session.stop.load(Ordering::Relaxed)
+    };
+    let states = sample.states.iter();
+    let states = states.map(|s| (s.medium.clone(), s.zones.clone(), s.acked.clone())).collect();
+    let done = mount_states(&session.kernel, &plan, scratch.path(), states, &mut progress);
+    done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))
+}
+
+/// The first thing in which two recoveries differ.
+fn difference(ours: &Result<Tree, String>, kernel: &Mounted) -> Option<String> {
+    let (ours, linux) = match (ours, &kernel.tree) {
+        (Ok(ours), Ok(linux)) => (ours, linux),
+        (Err(_), Err(_)) => return None,
+        (Err(why), Ok(_)) => return Some(format!("Writepath refuses the mount: {why}")),
+        (Ok(_), Err(error)) => return Some(format!("the kernel refuses the mount: errno {error}")),
+    };
+    if let Some(file) = kernel.unreadable.first() {
+        return Some(format!("the kernel cannot read {file}"));
+    }
+    let mut paths = ours.keys().chain(linux.keys());
+    let path = paths.find(|p| ours.get(*p) != linux.get(*p))?;
+    let said =
+        |words: Option<&String>| words.map_or("no file".to_owned(), |w| w.replace('\t', " "));
+    let (here, there) = (said(ours.get(path)), said(linux.get(path)));
+    Some(format!("{path}: {here} of Writepath, {there} of the kernel"))
+}

@@ -1,0 +1,125 @@
+//! `kernel-lab --explore` of a file system of which Writepath has no recovery: the guest's kernel
+//! recovers states, and the check runs in the guest.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use wp_campaign::{LogFile, LogState, sample_log};
+use wp_parity::kernel_lab::{Mounted, Ran, Verdict};
+
+use super::Session;
+use super::explore::{mounted, name};
+use super::plan::{Explore, Program};
+use crate::cmd::crash::log::{self, ExploreArgs};
+use crate::cmd::host_command;
+use crate::output::{Exit, Out};
+
+/// States that are mounted, if nobody says how many.
+const SAMPLE: usize = 200;
+/// Failures of a rule that are printed.
+const SHOWN: usize = 3;
+
+/// The rule of the user's check.
+const APPLICATION: &str = "O8-application";
+
+/// A rule, and the states that break it.
+struct Broken<'a> {
+    rule: &'static str,
+    states: Vec<(&'a LogState, String)>,
+}
+
+/// Recovers states of the log of what a program did. Errors: the exit code, after saying why.
+pub(super) fn run(
+    session: &Session,
+    (program, explore, states): (&Program, &Explore, &ExploreArgs),
+    (ran, file): (&Ran, LogFile),
+    out: &Out,
+) -> Result<ExitCode, ExitCode> {
+    let (run, space, plan) = log::of_any(file, states, out)?;
+    let n = explore.sample.unwrap_or(SAMPLE);
+    let go_on = || !session.stop.load(Ordering::Relaxed);
+    let sample = sample_log(&run, (space, &plan, explore.seed), (n, &[]), &go_on);
+    let sample = sample.map_err(|e| out.machine_error(&e))?;
+    let check = states.check().map(|(line, stays)| {
+        let line = host_command(line, &program.plan.folder);
+        if stays { asked_once(&line) } else { line }
+    });
+    let has_check = check.is_some();
+    let all = mounted(session, program, check, &sample, out)?;
+    let rules = judged(&sample.states, &all);
+    let distinct = all.iter().filter(|m| !m.is_same).count();
+    let mut text = format!(
+        "{} as {} of Linux {}, {} of {} crash states, recovered by the guest's kernel:\n  {distinct} \
+         trees with other files or acknowledgements than an earlier one\n",
+        program.line,
+        program.plan.fs,
+        ran.kernel,
+        all.len(),
+        sample.of
+    );
+    rules.iter().for_each(|broken| text.push_str(&broken.text(has_check)));
+    let is_sound = rules.iter().all(|b| b.states.is_empty());
+    let counts = rules.iter().map(|b| (b.rule, b.states.len()));
+    let document = json!({
+        "schema": "writepath.kernel-lab-states/1", "fs": program.plan.fs, "kernel": ran.kernel,
+        "states": sample.of, "mounted": all.len(), "distinct": distinct,
+        "broken": counts.collect::<BTreeMap<_, _>>(),
+        "found": rules.iter().flat_map(Broken::documents).collect::<Vec<_>>(),
+    });
+    let exit = match (go_on(), is_sound) {
+        (false, _) => Exit::Interrupted,
+        (true, true) => Exit::Ok,
+        (true, false) => Exit::No,
+    };
+    Ok(out.last_line(exit, &document, &text))
+}
+
+/// The rules that can be checked of what a kernel has recovered.
+fn judged<'a>(states: &'a [LogState], all: &[Mounted]) -> [Broken<'a>; 3] {
+    let of = |rule, why: &dyn Fn(&Mounted) -> Option<String>| Broken {
+        rule,
+        states: states.iter().zip(all).filter_map(|(s, m)| Some((s, why(m)?))).collect(),
+    };
+    let unreadable =
+        |m: &Mounted| m.unreadable.first().map(|file| format!("the kernel cannot read {file}"));
+    let refused =
+        |m: &Mounted| m.tree.as_ref().err().map(|e| format!("the mount fails: errno {e}"));
+    let bad = |m: &Mounted| match &m.verdict {
+        Verdict::Bad(why) => Some(why.clone()),
+        Verdict::Ok | Verdict::NotAsked => None,
+    };
+    [of("O0-recoverable", &refused), of("O1-metadata", &unreadable), of(APPLICATION, &bad)]
+}
+
+impl Broken<'_> {
+    /// For people. `has_check`: was there somebody who could break it?
+    fn text(&self, has_check: bool) -> String {
+        let verdict = match self.states.len() {
+            0 if self.rule == APPLICATION && !has_check => "not checked".to_owned(),
+            0 => "ok".to_owned(),
+            n => format!("broken in {n} states"),
+        };
+        let mut text = format!("{:<20} {verdict}\n", self.rule);
+        for (state, why) in self.states.iter().take(SHOWN) {
+            text.push_str(&format!("  state {}: {why}\n", name(state)));
+        }
+        text
+    }
+
+    /// For programs.
+    fn documents(&self) -> impl Iterator<Item = Value> {
+        self.states.iter().take(SHOWN).map(
+            |(s, why)| json!({ "rule": self.rule, "frame": s.frame, "lost": s.lost, "seen": why }),
+        )
+    }
+}
+
+/// A checker that stays up, asked about one tree: exit status 0 if it answers `ok`.
+fn asked_once(line: &str) -> String {
+    format!(
+        "said=$(printf '%s\\t%s\\n' \"$PWD\" \"$WRITEPATH_ACKED\" | ({line})) || exit; \
+         [ \"$said\" = ok ] || {{ echo \"${{said#bad }}\"; exit 1; }}"
+    )
+}
