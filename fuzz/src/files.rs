@@ -1,10 +1,12 @@
 //! Logs and traces: dm-log-writes, blktrace, the events of a run, traces of kernels.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wp_base::Sector;
 use wp_base::event::{Op, Record};
 use wp_block::trace::{Issues, TraceDevice};
+use wp_campaign::{LogFile, LoggedRun, Space, sample_log};
 use wp_machine::results::{events_to_ndjson, parse_classes, parse_events};
 use wp_medium::write_log::{LogEntry, Until, WriteLog, write_log};
 use wp_medium::{Medium, View};
@@ -24,6 +26,28 @@ fn pages(medium: &Medium, bytes: u64) -> Vec<u8> {
     let mut out = vec![0; bytes as usize];
     medium.read_bytes(0, &mut out);
     out
+}
+
+/// A log as a tape: whatever it says of the order, states are those of a device.
+pub fn log_tape(input: &[u8]) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("wp-log-tape-{}-{number}", std::process::id()));
+    std::fs::write(&path, input).expect("a folder for files that go");
+    let from = Some(wp_medium::log_order::BEGIN.to_owned());
+    for from in [None, from] {
+        let file = LogFile { path: path.clone(), from, acks: true, ..LogFile::default() };
+        let Ok(run) = LoggedRun::of_any(file) else { continue };
+        let plan = wp_crash::Plan { complete: 4, samples: 4, most: 16, ..Default::default() };
+        let sample = sample_log(&run, (Space::HONEST, &plan, 1), (4, &[]), &|| true);
+        let sample = sample.expect("a log that could be read");
+        assert!(sample.states.len() as u64 <= sample.of.min(4), "{}", sample.of);
+        for state in &sample.states {
+            let longest = state.lost.last().map_or(0, |n| n + 1);
+            assert!(longest >= state.lost.len(), "units are lost once: {:?}", state.lost);
+        }
+    }
+    std::fs::remove_file(&path).expect("it was written");
 }
 
 /// A log of dm-log-writes: what is read, is written as it was, and replays the same.

@@ -94,6 +94,7 @@ pub const TARGETS: &[Target] = &[
     plain("jbd2_log", "a journal put together by rule, in every format", log::jbd2),
     plain("identify", "what an image file is, and its partitions", identify::image),
     plain("log_writes", "a log of dm-log-writes", files::log_writes),
+    plain("log_tape", "a log of writes as a tape, and states of it", files::log_tape),
     plain("blktrace", "blktrace's binary format", files::blktrace),
     plain(
         "block_trace",

@@ -2,7 +2,7 @@
 
 use wp_base::Zone;
 use wp_base::rng::Rng;
-use wp_crash::{Entry, History, Kept, Plan, of_frame, of_instant};
+use wp_crash::{Entry, Frame, History, Kept, Plan, of_frame, of_instant};
 use wp_machine::MachineError;
 use wp_medium::Medium;
 
@@ -35,8 +35,9 @@ pub struct LogSample {
     pub of: u64,
 }
 
-/// `wanted`, and `n` of the states of a log that `plan` explores, each with the same probability.
-/// `go_on` is asked often; where it says no, states behind are left out.
+/// `wanted`, and `n` of the states of a log that `plan` explores: the same number of each crash
+/// point where it has enough, then any of them, by the seed. `go_on` is asked often; where it says
+/// no, states behind are left out.
 ///
 /// Errors: the host's; a log that was changed.
 pub fn sample_log(
@@ -48,23 +49,27 @@ pub fn sample_log(
     let played = run.play(run.image()?)?;
     let history = space.history(&played);
     let first = run.first_frame(&played.tape, &history);
+    let adds = |(n, frame): &(usize, &Frame)| *n == first || frame.new > 0;
+    let points = history.frames.iter().enumerate().skip(first).filter(adds).count();
     let mut rng = Rng::stream(seed, "states of a log for a kernel");
-    let (mut taken, mut of) = (Vec::<(usize, Kept)>::new(), 0u64);
+    let (mut any, mut taken) = (Draw::of(n), Vec::new());
     for frame in first..history.frames.len() {
+        let mut of_point = Draw::of(n / points.max(1));
         let mut offer = |kept: &Kept| {
-            of += 1;
-            if taken.len() < n {
-                taken.push((frame, kept.clone()));
-            } else if let Some(place) = taken.get_mut(rng.below(of) as usize) {
-                *place = (frame, kept.clone());
-            }
+            any.offer((frame, kept), &mut rng);
+            of_point.offer((frame, kept), &mut rng);
             go_on()
         };
         match frame == first {
             true => of_instant(&history, frame, plan, seed, &mut offer),
             false => of_frame(&history, frame, plan, seed, &mut offer),
         };
+        taken.append(&mut of_point.taken);
     }
+    let of = any.offered;
+    let missing = n.saturating_sub(taken.len());
+    any.taken.retain(|state| !taken.contains(state));
+    taken.extend(any.taken.into_iter().take(missing));
     let as_kept = |(frame, lost): &(usize, Vec<usize>)| {
         let live = history.frames.get(*frame)?.live.len();
         let mut kept = Kept::all(live);
@@ -78,6 +83,29 @@ pub fn sample_log(
     let ended = ended_before(&played);
     let states = taken.iter().map(|(frame, kept)| state(&history, (*frame, kept), (&acks, &ended)));
     Ok(LogSample { states: states.collect(), of })
+}
+
+/// A number of states of a stream whose length is not known, each with the same probability.
+struct Draw {
+    most: usize,
+    offered: u64,
+    taken: Vec<(usize, Kept)>,
+}
+
+impl Draw {
+    fn of(most: usize) -> Draw {
+        Draw { most, offered: 0, taken: Vec::new() }
+    }
+
+    /// One more comes by.
+    fn offer(&mut self, (frame, kept): (usize, &Kept), rng: &mut Rng) {
+        self.offered += 1;
+        if self.taken.len() < self.most {
+            self.taken.push((frame, kept.clone()));
+        } else if let Some(place) = self.taken.get_mut(rng.below(self.offered) as usize) {
+            *place = (frame, kept.clone());
+        }
+    }
 }
 
 /// Calls that had returned before each position of a tape.

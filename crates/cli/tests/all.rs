@@ -18,6 +18,7 @@ mod host;
 mod hostile;
 mod image_kinds;
 mod interrupt;
+mod kernel_lab;
 mod matrix;
 mod odd_inputs;
 mod packaging;

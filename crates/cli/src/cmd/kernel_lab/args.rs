@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["all", "source", "to", "messages"])]
     #[arg(help_heading = "Program")]
     pub(super) run: Option<String>,
-    /// With --run: command that prepares the files. Without: check, take or build
+    /// Command that prepares the files; without --run: check, take, build
     ///
     /// With --run: a shell command on the new file system; sync(2) follows it.
     ///
@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
     pub(super) suite: Option<String>,
-    /// With --run: run it on this kernel as well; compare the requests of the drive
+    /// Run --run on a second kernel as well; compare the requests
     ///
     /// Exit status 1 if the drive was not sent the same requests, in the order of submission, with
     /// the same contents. --mkfs, --mount and the root directory are the same.
