@@ -414,6 +414,11 @@ impl Probe {
     }
     /// Keeps at most `limit` records; later ones are only counted.
     pub fn set_limit(&self, limit: usize) {
+        /// Records that get their place at once: a log that grows is copied each time, and the
+        /// memory of all its copies stays with the program.
+        const AT_ONCE: usize = 1 << 21;
+        // Without room the log grows as it would.
+        let _ = self.0.log.borrow_mut().try_reserve_exact(limit.min(AT_ONCE));
         self.0.limit.set(Some(limit));
     }
     /// Records that were not kept.

@@ -3,6 +3,7 @@
 //! Classes come from the image's bytes (super block, descriptors, inodes, extent trees, log
 //! blocks), never from what our own file system believes it wrote.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -90,15 +91,23 @@ impl Classifier {
     /// Block and journal events as lines, times counted from the record at index `zero`. What
     /// happened in the same nanosecond but before it counts as one nanosecond earlier.
     pub fn lines(&self, records: &[Record], zero: usize) -> Vec<TraceLine> {
+        self.each_line(records, zero).collect()
+    }
+
+    /// The same, one after the other.
+    pub fn each_line<'a>(
+        &'a self,
+        records: &'a [Record],
+        zero: usize,
+    ) -> impl Iterator<Item = TraceLine> + 'a {
         let at = records.get(zero).map_or(Time::ZERO, |r| r.at);
-        let all = records.iter().enumerate().filter_map(|(i, r)| {
+        records.iter().enumerate().filter_map(move |(i, r)| {
             let mut line = self.line(r, at)?;
             if i < zero && line.ns_from_fsync_start >= 0 {
                 line.ns_from_fsync_start = -1;
             }
             Some(line)
-        });
-        all.collect()
+        })
     }
 
     fn line(&self, r: &Record, zero: Time) -> Option<TraceLine> {
@@ -157,9 +166,13 @@ pub fn is_listed(r: &Record) -> bool {
 }
 
 /// Lines in the format of the recorded kernels' files ([`crate::lines::parse_tsv`]).
-pub fn lines_to_tsv(lines: &[TraceLine], fsync_end_ns: i64) -> String {
+pub fn lines_to_tsv<L: Borrow<TraceLine>>(
+    lines: impl IntoIterator<Item = L>,
+    fsync_end_ns: i64,
+) -> String {
     let mut out = format!("#fsync_end {}\n", seconds(fsync_end_ns));
     for l in lines {
+        let l = l.borrow();
         let sector = l.sector.map_or("-".to_owned(), |s| s.to_string());
         let (time, action, rwbs) = (seconds(l.ns_from_fsync_start), l.action, &l.rwbs);
         let TraceLine { sectors, class, comm, .. } = l;

@@ -31,8 +31,13 @@ thread_local! {
 /// From now on contents of this thread's media that take more than `budget` bytes of memory move to
 /// `file`, those first that have not been written to for longest. What they are does not change.
 pub fn spill_to(file: Box<dyn Spill>, budget: usize) {
-    let vault =
-        Vault { file, free: RefCell::default(), end: Cell::new(0), kept: RefCell::default() };
+    let vault = Vault {
+        file,
+        free: RefCell::default(),
+        end: Cell::new(0),
+        kept: RefCell::default(),
+        scratch: RefCell::default(),
+    };
     VAULT.set(Some((Rc::new(vault), budget)));
     LIMIT.set(budget);
 }
@@ -86,6 +91,8 @@ pub(crate) struct Vault {
     end: Cell<u64>,
     /// Pieces that were read lately, the last one at the end.
     kept: RefCell<VecDeque<(u64, Rc<[u8]>)>>,
+    /// Where the next piece is made: pieces of megabytes of many sizes would leave holes in memory.
+    pub(crate) scratch: RefCell<Vec<u8>>,
 }
 
 impl Vault {

@@ -1,7 +1,7 @@
 //! A subtree of a medium as bytes in a file.
 //!
-//! Layout: how many entries there are; the entries, in the order of their pages; what each points
-//! to. An entry is its first page, how many pages, and where what they hold starts, as a kind and
+//! Layout: what entries point to; the entries, in the order of their pages; how many there are. An
+//! entry is its first page, how many pages, and where what they hold starts, as a kind and
 //! what that needs. A page is what differs from an earlier page of the subtree, or from zeroes.
 
 use std::collections::BTreeMap;
@@ -20,8 +20,9 @@ use crate::{Content, PAGE_BYTES, Page, Slice, ZERO_PAGE};
 pub(crate) const HEIGHT: u32 = 2;
 /// Versions behind one another at most, so that one page is read without reading all.
 const DEPTH: u32 = 64;
-/// Bytes of an entry.
+/// Bytes of an entry, and of their number.
 const ENTRY: usize = 8;
+const COUNT: usize = 4;
 /// Says that a page's base is zeroes.
 const NO_BASE: u16 = u16::MAX;
 
@@ -52,14 +53,16 @@ impl Drop for Stored {
 impl Stored {
     /// Moves what `slot` holds. `None`: the vault does not take it.
     pub(crate) fn of(slot: &Slot, vault: &Rc<Vault>) -> Option<Stored> {
-        let mut writer = Writer::default();
+        let mut writer = Writer { payload: vault.scratch.take(), ..Writer::default() };
+        writer.payload.clear();
         slot.each_run(HEIGHT, 0, 0, span(HEIGHT), &mut |first, pages, run| {
             // Pages of a subtree are fewer than a `u16` counts.
             writer.run(first as u16, pages as u16, run);
         });
         let bytes = writer.finish();
-        let at = vault.put(&bytes)?;
-        Some(Stored { vault: vault.clone(), at, len: bytes.len() })
+        let (at, len) = (vault.put(&bytes), bytes.len());
+        vault.scratch.replace(bytes);
+        Some(Stored { vault: vault.clone(), at: at?, len })
     }
 
     fn bytes(&self) -> Rc<[u8]> {
@@ -237,15 +240,13 @@ impl Writer {
     }
 
     fn finish(self) -> Vec<u8> {
-        let head = 4 + self.entries.len() * ENTRY;
-        let mut out = Vec::with_capacity(head + self.payload.len());
-        out.extend((self.entries.len() as u32).to_le_bytes());
-        for (first, pages, at) in self.entries {
+        let mut out = self.payload;
+        for (first, pages, at) in &self.entries {
             out.extend(first.to_le_bytes());
             out.extend(pages.to_le_bytes());
-            out.extend((head as u32 + at).to_le_bytes());
+            out.extend(at.to_le_bytes());
         }
-        out.extend(self.payload);
+        out.extend((self.entries.len() as u32).to_le_bytes());
         out
     }
 }
@@ -275,19 +276,25 @@ impl<'a> Reader<'a> {
     }
 
     fn entries(&self) -> usize {
-        self.u32(0)
+        self.u32(self.0.len() - COUNT)
+    }
+
+    /// Where entry `n` stands, or what is behind them.
+    fn entry(&self, n: usize) -> usize {
+        self.0.len() - COUNT - (self.entries() - n) * ENTRY
     }
 
     /// The first page of entry `n`, and how many it has.
     fn pages(&self, n: usize) -> (u16, u16) {
-        (self.u16(4 + n * ENTRY), self.u16(6 + n * ENTRY))
+        let at = self.entry(n);
+        (self.u16(at), self.u16(at + 2))
     }
 
     /// What entry `n` points to.
     fn payload(&self, n: usize) -> &'a [u8] {
-        let from = self.u32(8 + n * ENTRY);
-        let end = if n + 1 < self.entries() { self.u32(8 + (n + 1) * ENTRY) } else { self.0.len() };
-        &self.0[from..end]
+        let from = |n: usize| self.u32(self.entry(n) + 4);
+        let end = if n + 1 < self.entries() { from(n + 1) } else { self.entry(0) };
+        &self.0[from(n)..end]
     }
 
     /// The entry with this page.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wp_medium::Spill;
 
 /// Bytes of contents that each thread keeps in memory.
-const BUDGET: usize = 128 << 20;
+const BUDGET: usize = 64 << 20;
 
 thread_local! {
     static OWN: OnceCell<Rc<State>> = const { OnceCell::new() };
@@ -70,7 +70,7 @@ impl Spill for Contents {
 }
 
 /// From now on contents of this thread's drives move to a file in the system's temporary directory
-/// where they take more than 128 MiB of memory.
+/// where they take more than 64 MiB of memory.
 pub fn keep_within_memory() {
     OWN.with(|own| {
         own.get_or_init(|| {

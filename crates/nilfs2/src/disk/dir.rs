@@ -63,30 +63,42 @@ pub struct Slot<'a> {
 /// Errors: a length that is no multiple of 8, too short for the name, or leads beyond the block.
 /// Source: `nilfs_check_folio`.
 pub fn slots(block: &[u8], at: u64) -> Result<Vec<Slot<'_>>, Corruption> {
-    let mut out = Vec::new();
+    each(block, at).collect()
+}
+
+/// The same, one after the other; an error is the last.
+pub fn each(block: &[u8], at: u64) -> impl Iterator<Item = Result<Slot<'_>, Corruption>> {
     let mut next = 0;
-    while next < block.len() {
-        let wrong = |field, found: u64, expected: String| Corruption {
-            structure: "nilfs2 directory entry",
-            field,
-            at: at + wide(next),
-            found,
-            expected,
-        };
-        let entry = *view::<DirEntry>(block, next)
-            .ok_or_else(|| wrong("rec_len", 0, "an entry to the block's end".to_owned()))?;
-        let (reach, left) = (entry.reach(), block.len() - next);
-        let least = DirEntry::bytes_for(usize::from(entry.name_len).max(1));
-        if reach < least || reach > left || !reach.is_multiple_of(8) {
-            let expected = format!("a multiple of 8 from {least} to {left}");
-            return Err(wrong("rec_len", wide(reach), expected));
+    std::iter::from_fn(move || {
+        if next >= block.len() {
+            return None;
         }
-        let name = next + DirEntry::BYTES..next + DirEntry::BYTES + usize::from(entry.name_len);
-        let name = block.get(name).unwrap_or(&[]);
-        out.push(Slot { at: next, entry, name });
-        next += reach;
+        let slot = slot(block, next, at);
+        next = slot.as_ref().map_or(block.len(), |slot| next + slot.entry.reach());
+        Some(slot)
+    })
+}
+
+/// The entry at byte `next` of a block, whose byte address `at` is.
+fn slot(block: &[u8], next: usize, at: u64) -> Result<Slot<'_>, Corruption> {
+    let wrong = |field, found: u64, expected: String| Corruption {
+        structure: "nilfs2 directory entry",
+        field,
+        at: at + wide(next),
+        found,
+        expected,
+    };
+    let entry = *view::<DirEntry>(block, next)
+        .ok_or_else(|| wrong("rec_len", 0, "an entry to the block's end".to_owned()))?;
+    let (reach, left) = (entry.reach(), block.len() - next);
+    let least = DirEntry::bytes_for(usize::from(entry.name_len).max(1));
+    if reach < least || reach > left || !reach.is_multiple_of(8) {
+        let expected = format!("a multiple of 8 from {least} to {left}");
+        return Err(wrong("rec_len", wide(reach), expected));
     }
-    Ok(out)
+    let name = next + DirEntry::BYTES..next + DirEntry::BYTES + usize::from(entry.name_len);
+    let name = block.get(name).unwrap_or(&[]);
+    Ok(Slot { at: next, entry, name })
 }
 
 /// The entry at byte `at` of a block reaches `reach` bytes from now on.

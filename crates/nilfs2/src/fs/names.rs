@@ -51,7 +51,7 @@ fn room(slot: &Slot<'_>) -> (usize, usize) {
 
 /// The largest room in a block.
 fn largest(bytes: &[u8]) -> FsResult<usize> {
-    Ok(dir::slots(bytes, 0)?.iter().map(|s| room(s).1).max().unwrap_or(0))
+    dir::each(bytes, 0).try_fold(0, |most, slot| Ok(most.max(room(&slot?).1)))
 }
 
 fn hole(block: u64) -> FsError {

@@ -27,7 +27,7 @@ fn lines(machine: &Machine, records: &[Record]) -> Option<FsResult<String>> {
     let spec = machine.spec();
     let named = Classifier::of_writes(spec.fs, &spec.fs_options, machine.view(), spec.start);
     let took = records[end].at.0 as i64 - records[zero].at.0 as i64;
-    Some(named.map(|c| lines_to_tsv(&c.lines(records, zero), took)))
+    Some(named.map(|c| lines_to_tsv(c.each_line(records, zero), took)))
 }
 
 /// Journal conflicts: sums by type of block and case, then what each task met.
