@@ -418,3 +418,89 @@ fn changed(e: LogError) -> MachineError {
         | LogError::TooLong(_) => MachineError::Config("the log has changed".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wp_medium::log_order::BEGIN;
+    use wp_medium::write_log::write_log;
+
+    use super::*;
+    use crate::space::Space;
+
+    fn write(at: u64, byte: u8) -> LogEntry {
+        let data = vec![Slice::from_bytes(&[byte; 4096])];
+        LogEntry::write(Sector(at), data, LogFlags::default())
+    }
+
+    fn flush() -> LogEntry {
+        LogEntry::write(Sector(0), Vec::new(), LogFlags::FLUSH)
+    }
+
+    /// The run of a log with these entries, from [`BEGIN`] on if it has that.
+    fn played(entries: &[LogEntry]) -> (LoggedRun, Played) {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        write_log(&mut file.reopen().expect("a file"), 512, entries).expect("written");
+        let from = entries.iter().any(|e| e.mark == BEGIN).then(|| BEGIN.to_owned());
+        let path = file.path().to_owned();
+        let file = LogFile { path, from, acks: true, ..LogFile::default() };
+        let run = LoggedRun::of_any(file).expect("a log");
+        let played = run.play(run.image().expect("a base")).expect("the same log");
+        (run, played)
+    }
+
+    /// Bytes of the units that a power failure at the end may lose.
+    fn unpersisted(played: &Played) -> Vec<u8> {
+        let history = Space::HONEST.history(played);
+        let last = history.frames.last().expect("a frame");
+        let unit = |n: &u32| history.units[*n as usize].data[0].to_vec()[0];
+        last.live.iter().map(unit).collect()
+    }
+
+    #[test]
+    fn a_write_in_flight_at_the_flush_may_be_lost_if_the_log_says_that_it_was() {
+        let [submit, complete] = [LogOrder::Submit, LogOrder::Complete].map(|of| of(7).entry());
+        let [sent, done] = [LogOrder::Submit, LogOrder::Complete].map(|of| of(8).entry());
+        let ordered = [submit, sent, complete, write(8, 1), done, flush()];
+        let (run, played) = self::played(&ordered);
+        assert!(run.is_ordered() && !played.tape.only_completions);
+        assert_eq!((run.counts(), unpersisted(&played)), ((2, 0), vec![1]));
+        let (run, played) = self::played(&[write(8, 1), flush()]);
+        assert!(!run.is_ordered() && played.tape.only_completions);
+        assert!(unpersisted(&played).is_empty(), "what completed before the FLUSH is durable");
+    }
+
+    #[test]
+    fn what_was_submitted_before_the_beginning_is_in_flight_there() {
+        let order = |submits, n| match submits {
+            true => LogOrder::Submit(n).entry(),
+            false => LogOrder::Complete(n).entry(),
+        };
+        let (run, played) = self::played(&[
+            order(true, 0),
+            order(false, 0),
+            write(0, 1),
+            order(true, 1),
+            order(true, 2),
+            order(false, 2),
+            flush(),
+            LogEntry::mark("made"),
+            LogEntry::mark(BEGIN),
+            order(false, 1),
+            write(8, 2),
+            LogEntry::mark("stored 1"),
+            order(true, 3),
+        ]);
+        assert_eq!(unpersisted(&played), [2]);
+        let durable = played.tape.base.read(Sector(0), 1);
+        assert_eq!(durable[0].to_vec()[0], 1, "the FLUSH was sent behind it");
+        let acks = played.dids.iter().filter(|did| matches!(did.call, Call::Ack(_))).count();
+        assert_eq!(acks, 2, "marks of Writepath are no acknowledgements");
+        let history = Space::HONEST.history(&played);
+        assert!(run.first_frame(&played.tape, &history) > 0);
+        assert_eq!(played.tape.entries.iter().filter(is_submit).count(), 2, "3 has no contents");
+    }
+
+    fn is_submit(entry: &&(Time, Entry)) -> bool {
+        matches!(entry.1, Entry::Submit { .. })
+    }
+}

@@ -18,7 +18,7 @@ const CHECK: &str = "#!/bin/sh\ntest -e old || { echo old is gone; exit 1; }\n\
 
 fn is_there(check: &str) -> bool {
     let gcc = Command::new("gcc").arg("--version").output().map(drop).map_err(|e| e.to_string());
-    match Kernel::find(None, None).and_then(|_| gcc) {
+    match Kernel::find(None, None).and(gcc) {
         Ok(()) => true,
         Err(why) => {
             skipped(check, &why);
@@ -104,7 +104,7 @@ fn a_kernel_that_recovers_its_own_file_system_is_asked_with_the_check() {
     }
 }
 
-/// F2FS loses what its fsync returned for (R1, A8), and no prefix of what it wrote shows that.
+/// F2FS loses what its fsync returned for (R1), and no prefix of what it wrote shows that.
 #[test]
 fn a_state_that_no_replay_reaches_is_told_as_such() {
     if !is_there("a broken promise of a real F2FS at no prefix of its log") {
