@@ -93,9 +93,12 @@ fn a_kernel_that_recovers_its_own_file_system_is_asked_with_the_check() {
     let dir = folder();
     let explore = ["--explore", "--sample", "12", "--json", "--check"];
     for (check, code, broken) in [("./check.sh", 0, 0), ("echo no >&2; exit 1", 1, 12)] {
-        let (exit, out, err) =
-            writepath(dir.path(), &args("xfs", &[&explore[..], &[check]].concat()));
+        let keep = format!("images-{code}");
+        let more = [&explore[..], &[check, "--keep", &keep]].concat();
+        let (exit, out, err) = writepath(dir.path(), &args("xfs", &more));
         assert_eq!(exit, code, "{out}{err}");
+        let kept = std::fs::read_dir(dir.path().join(&keep)).expect("a folder").count();
+        assert_eq!(kept, if code == 0 { 0 } else { 4 }, "{err}");
         let all = last(&out, &err);
         assert_eq!(
             (&all["mounted"], &all["broken"]["O8-application"]),

@@ -20,7 +20,7 @@ pub struct Args {
     /// acknowledgement). A file whose name begins with ./ or ../ is looked for where writepath
     /// runs.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["suite", "cycles", "cut", "loss"])]
-    #[arg(conflicts_with_all = ["jobs", "blocks", "ops", "direct", "sync", "beside", "keep"])]
+    #[arg(conflicts_with_all = ["jobs", "blocks", "ops", "direct", "sync", "beside"])]
     #[arg(conflicts_with_all = ["all", "source", "to", "messages"])]
     #[arg(help_heading = "Program")]
     pub(super) run: Option<String>,
@@ -191,7 +191,8 @@ pub struct Args {
     pub(super) trace: Option<PathBuf>,
     /// Write images of the first four failed crash states to a folder
     ///
-    /// States that lost data, or that Writepath recovers to other files than the kernel.
+    /// States that lost data, or that Writepath recovers to other files than the kernel. With --run
+    /// it needs --explore and --sample.
     #[arg(long, value_name = "DIR")]
     #[arg(help_heading = "Results")]
     pub(super) keep: Option<PathBuf>,

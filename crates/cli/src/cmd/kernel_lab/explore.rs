@@ -9,7 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wp_base::Sector;
+use wp_base::plain::Shown as _;
 use wp_campaign::{LogFile, LogSample, LogState, sample_log};
+use wp_machine::files::save;
 use wp_machine::registry;
 use wp_machine::spec::recoverable;
 use wp_medium::log_order::{BEGIN, END};
@@ -19,10 +22,13 @@ use super::plan::{Explore, Program};
 use super::{Session, scratch};
 use crate::cmd::crash::log::{self, Beside, ExploreArgs, ExploredLog};
 use crate::output::{Exit, Out};
+use crate::outputs;
 use crate::progress::Progress;
 
 /// Differences that are printed.
 const SHOWN: usize = 5;
+/// Images that are kept.
+const KEPT: usize = 4;
 /// Least time that the states of a guest may take.
 const LEAST: Duration = Duration::from_secs(600);
 
@@ -104,7 +110,29 @@ fn beside(
         "differences": documents.collect::<Vec<_>>(),
     });
     let is_sound = differences.is_empty();
+    text.push_str(&kept(explore, differences.iter().map(|d| d.0), run.bytes(), out)?);
     Ok(Beside { text, document: ("kernel", document), is_sound })
+}
+
+/// Writes images of the first of these states, if somebody wants them, and says where. Errors: the
+/// host's, and that was told.
+pub(super) fn kept<'s>(
+    explore: &Explore,
+    states: impl Iterator<Item = &'s LogState>,
+    bytes: u64,
+    out: &Out,
+) -> Result<String, ExitCode> {
+    let Some(folder) = &explore.keep else { return Ok(String::new()) };
+    outputs::empty_folder(folder, out)?;
+    let mut text = String::new();
+    for state in states.take(KEPT) {
+        let lost = state.lost.first().map_or(String::new(), |n| format!("-{n}"));
+        let path = folder.join(format!("{}-{}{lost}.img", state.frame, state.lost.len()));
+        let saved = save(&state.medium, Sector(0), bytes, &path);
+        saved.map_err(|e| out.host_error(&path, &e))?;
+        text.push_str(&format!("  image: {}\n", path.shown()));
+    }
+    Ok(text)
 }
 
 /// A state as `crash show` takes it, unless that is long.

@@ -10,7 +10,7 @@ use wp_campaign::{LogFile, LogState, sample_log};
 use wp_parity::kernel_lab::{Mounted, Ran, Verdict};
 
 use super::Session;
-use super::explore::{mounted, name};
+use super::explore::{kept, mounted, name};
 use super::plan::{Explore, Program};
 use crate::cmd::crash::log::{self, ExploreArgs};
 use crate::cmd::host_command;
@@ -60,6 +60,8 @@ pub(super) fn run(
         sample.of
     );
     rules.iter().for_each(|broken| text.push_str(&broken.text(has_check)));
+    let failed = rules.iter().flat_map(|b| b.states.iter().map(|s| s.0));
+    text.push_str(&kept(explore, failed, ran.bytes, out)?);
     let is_sound = rules.iter().all(|b| b.states.is_empty());
     let counts = rules.iter().map(|b| (b.rule, b.states.len()));
     let document = json!({

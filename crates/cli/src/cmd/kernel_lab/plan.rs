@@ -126,6 +126,8 @@ pub(super) struct Explore {
     pub recover_as: Option<String>,
     /// States that the guest's kernel recovers.
     pub sample: Option<usize>,
+    /// The folder for images of states that its kernel does not recover as it should.
+    pub keep: Option<PathBuf>,
     pub seed: u64,
 }
 
@@ -242,7 +244,12 @@ fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
     let mount = a.compare_mount.clone();
     let is_compared = a.compare.is_some() || mount.is_some();
     let (recover_as, sample, seed) = (a.recover_as.clone(), a.sample, a.seed);
-    let explore = a.explore.then_some(Explore { recover_as, sample, seed });
+    let keep = a.keep.clone();
+    if keep.is_some() && !a.explore {
+        let message = "--keep is of crash states that are explored".to_owned();
+        return Err(Wrong::new("explore", message, "add --explore --sample N"));
+    }
+    let explore = a.explore.then_some(Explore { recover_as, sample, keep, seed });
     Ok(Program {
         plan,
         line: line.to_owned(),
