@@ -175,7 +175,7 @@ fn program(fs: &str, run: &str) -> ProgramPlan {
         device: ("ssd-128".to_owned(), vec![("capacity_bytes".to_owned(), 512 << 20)]),
         setup: None,
         run: run.to_owned(),
-        folder: std::env::current_dir().unwrap(),
+        folders: vec![std::env::current_dir().unwrap()],
         rest_s: 60,
         cpu: Profile::find("free").unwrap(),
         limit: std::time::Duration::from_secs(120),

@@ -44,8 +44,8 @@ pub struct ProgramPlan {
     pub setup: Option<String>,
     /// Shell command of the program.
     pub run: String,
-    /// Folder of the host that commands need, wherever it is.
-    pub folder: PathBuf,
+    /// Folders of the host that commands need, wherever they are; those above others first.
+    pub folders: Vec<PathBuf>,
     /// Virtual seconds that the machine stays on when the program has ended: what it has left dirty
     /// is written back.
     pub rest_s: u64,
@@ -100,7 +100,7 @@ impl From<String> for ProgramError {
 impl ProgramPlan {
     /// Where the file system is, for the program. Errors: the host has no such directory.
     pub fn place(&self) -> Result<&'static str, String> {
-        place(&self.folder)
+        place(&self.folders)
     }
 
     /// The guest's script. Errors: a file system that is not known.
@@ -117,19 +117,27 @@ impl ProgramPlan {
             quoted(self.setup.as_deref().unwrap_or_default()),
             quoted(&self.run),
             self.rest_s,
-            quoted(&self.folder.shown().to_string()),
+            words(&self.folders),
         ))
     }
 }
 
-/// Where the file system is for commands that need `folder`. Errors: the host has no such
+/// Where the file system is for commands that need these folders. Errors: the host has no such
 /// directory.
-pub(super) fn place(folder: &Path) -> Result<&'static str, String> {
-    let is_free = |place: &&str| Path::new(place).is_dir() && !folder.starts_with(place);
+pub(super) fn place(folders: &[PathBuf]) -> Result<&'static str, String> {
+    let is_free = |place: &&str| {
+        Path::new(place).is_dir() && !folders.iter().any(|folder| folder.starts_with(place))
+    };
     PLACES
         .into_iter()
         .find(is_free)
         .ok_or_else(|| format!("none of {} is a directory for the file system", PLACES.join(", ")))
+}
+
+/// Folders as words of the guest's shell.
+pub(super) fn words(folders: &[PathBuf]) -> String {
+    let words = folders.iter().map(|folder| quoted(&folder.shown().to_string()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Lines of the guest's shell: variables of the environment for commands of the host.

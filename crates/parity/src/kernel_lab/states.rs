@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use wp_base::Zone;
-use wp_base::plain::Shown as _;
 use wp_machine::make_device;
 use wp_machine::profile::PROFILES;
 use wp_medium::Medium;
 use wp_serve::drive::Drive;
 use wp_serve::drive::freeze::Loss;
 
-use super::program::{exports, place};
+use super::program::{exports, place, words};
 use super::session::{self, Share};
 use super::tree::{self, Tree};
 use super::{Kernel, quoted};
@@ -33,8 +32,8 @@ pub struct StatesPlan {
     pub device: (String, Vec<(String, u64)>),
     /// Shell command that judges each tree, in the guest.
     pub check: Option<String>,
-    /// Folder of the host that the command needs, wherever it is.
-    pub folder: PathBuf,
+    /// Folders of the host that the command needs, wherever they are; those above others first.
+    pub folders: Vec<PathBuf>,
     /// Wall-clock time that the guest may take.
     pub limit: Duration,
 }
@@ -89,9 +88,9 @@ pub fn mount_states(
             exports(),
             quoted(&plan.fs),
             quoted(&plan.mount),
-            place(&plan.folder)?,
+            place(&plan.folders)?,
             quoted(plan.check.as_deref().unwrap_or_default()),
-            quoted(&plan.folder.shown().to_string()),
+            words(&plan.folders),
         )
         .as_bytes(),
     )?;

@@ -14,7 +14,8 @@ use crate::cmd::crash::log::ExploreArgs;
 pub struct Args {
     /// Run a shell command in the guest, on the mounted file system
     ///
-    /// The guest sees the files of this host, read-only, with memory over /tmp, /run and /var/tmp.
+    /// The guest sees the files of this host, read-only, with memory over /tmp, /run and /var/tmp;
+    /// the current folder and that of the command are there all the same.
     /// The working directory is the mounted file system, and WRITEPATH_MOUNT names it. Each line
     /// that the command writes to the file $WRITEPATH_ACK is what it has told the world by then (an
     /// acknowledgement). A file whose name begins with ./ or ../ is looked for where writepath

@@ -160,7 +160,7 @@ pub(super) fn mounted(
         mount: program.plan.mount.clone(),
         device: program.plan.device.clone(),
         check,
-        folder: program.plan.folder.clone(),
+        folders: program.plan.folders.clone(),
         limit: program.plan.limit.max(LEAST),
     };
     let scratch = scratch(out)?;

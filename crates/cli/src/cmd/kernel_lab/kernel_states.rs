@@ -43,7 +43,7 @@ pub(super) fn run(
     let sample = sample_log(&run, (space, &plan, explore.seed), (n, &[]), &go_on);
     let sample = sample.map_err(|e| out.machine_error(&e))?;
     let check = states.check().map(|(line, stays)| {
-        let line = host_command(line, &program.plan.folder);
+        let line = host_command(line, &program.folder);
         if stays { asked_once(&line) } else { line }
     });
     let has_check = check.is_some();

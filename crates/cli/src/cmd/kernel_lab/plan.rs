@@ -1,6 +1,6 @@
 //! What a command line of `kernel-lab` asks for, read once. What is wrong in it is found here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -107,6 +107,8 @@ pub(super) struct Program {
     pub plan: ProgramPlan,
     /// The program, as the user wrote it.
     pub line: String,
+    /// The folder in which the user wrote it.
+    pub folder: PathBuf,
     /// The device, as the user wrote it.
     pub device: String,
     /// The file for requests and completions.
@@ -221,6 +223,9 @@ fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
     }
     let folder = std::env::current_dir()
         .map_err(|e| Wrong::new("program", format!("the working directory: {e}"), ""))?;
+    let of_host = |line: &str| host_command(line, &folder);
+    let (setup, run) = (a.setup.as_deref().map(of_host), of_host(line));
+    let check = a.states.check().map(|(line, _)| of_host(line));
     let limit = wp_base::quantity::nanoseconds(&a.guest_limit).and_then(|ns| match ns {
         0 => Err("must be more than 0".to_owned()),
         ns => Ok(Duration::from_nanos(ns)),
@@ -233,9 +238,9 @@ fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
         mount: a.mount.clone(),
         mkfs: a.mkfs.clone(),
         device: drive_of(&a.device)?,
-        setup: a.setup.as_deref().map(|line| host_command(line, &folder)),
-        run: host_command(line, &folder),
-        folder,
+        folders: folders(&folder, [setup.as_deref(), Some(&run), check.as_deref()]),
+        setup,
+        run,
         rest_s: REST_S,
         cpu: cpu(a)?,
         limit,
@@ -253,12 +258,29 @@ fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
     Ok(Program {
         plan,
         line: line.to_owned(),
+        folder,
         device: a.device.clone(),
         trace: a.trace.clone(),
         save_log: a.save_log.clone(),
         explore,
         other: is_compared.then(|| Other { kernel: a.compare.clone(), mount }),
     })
+}
+
+/// The folders that commands need: where they were written, and those of their programs; those
+/// above others first.
+fn folders(here: &Path, commands: [Option<&str>; 3]) -> Vec<PathBuf> {
+    let program = |line: &str| {
+        let word = line.split_whitespace().next()?;
+        let path = Path::new(word).canonicalize().ok().filter(|path| path.is_file())?;
+        let is_whole = Path::new(word).is_absolute();
+        is_whole.then(|| path.parent().map(Path::to_owned)).flatten()
+    };
+    let mut all: Vec<PathBuf> = commands.into_iter().flatten().filter_map(program).collect();
+    all.push(here.to_owned());
+    all.sort_by_key(|path| (path.components().count(), path.clone()));
+    all.dedup();
+    all
 }
 
 /// A campaign on a file system with mount options, a device and a number of threads.
@@ -312,4 +334,24 @@ fn campaign(
         beside: a.beside,
         all: a.all,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_commands_are_there_and_those_above_others_come_first() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let below = dir.path().join("a/b");
+        std::fs::create_dir_all(&below).expect("made");
+        let app = dir.path().join("a/app");
+        std::fs::write(&app, "").expect("written");
+        let line = format!("{} with words", app.display());
+        let of = |line: &str| folders(&below, [None, Some(line), Some("test -e x")]);
+        assert_eq!(of(&line), [dir.path().join("a"), below.clone()]);
+        for other in ["app", "/there/is/none", "./app", ""] {
+            assert_eq!(of(other), std::slice::from_ref(&below), "{other}");
+        }
+    }
 }
