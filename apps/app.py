@@ -11,6 +11,10 @@ import time
 MAY_BE_LOST = "lost" in sys.argv[1:]
 # A server that refuses root runs as this user of a user namespace, which is root on its files.
 NOBODY = ["unshare", "--user", "--map-user=65534", "--map-group=65534"]
+# A kernel without user namespaces, as that of a guest, has root become that user.
+HAS_NAMESPACES = os.path.exists("/proc/self/ns/user")
+if not HAS_NAMESPACES:
+    NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 # After a power failure no process and no shared memory of before is there.
 REBOOTED = ["--ipc", "--pid", "--fork", "--kill-child"]
 
@@ -72,7 +76,17 @@ def fsync_all(top):
 def copy_durably(source, to):
     """Copies a directory tree, and makes it durable."""
     shutil.copytree(source, to, symlinks=True)
+    if os.geteuid() == 0:
+        own(to, 0 if HAS_NAMESPACES else 65534)
     fsync_all(to)
+
+
+def own(tree, user):
+    """Gives a directory tree to a user, if it is another's. Root of this host is NOBODY in its namespace."""
+    for folder, _, files in os.walk(tree):
+        for path in [folder, *(os.path.join(folder, name) for name in files)]:
+            if os.lstat(path).st_uid != user:
+                os.chown(path, user, user, follow_symlinks=False)
 
 
 class Scratch:

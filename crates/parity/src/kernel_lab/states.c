@@ -94,6 +94,8 @@ static uint64_t walk(int dir, const char *path, uint64_t digest) {
     if (kind == 'l') target[readlinkat(dir, name, target, sizeof target - 1)] = 0;
     if (error) printf("unreadable\t%d\t", error), put(full), putchar('\n');
     long long size = kind == 'f' || kind == 'l' ? st.st_size : 0;
+    // A directory's is that of the mount where recovery has added or removed a name (btrfs, fs/btrfs/tree-log.c).
+    if (kind == 'd') memset(&st.st_mtim, 0, sizeof st.st_mtim);
     printf("file\t%c\t%o\t%u\t%u\t%lu\t%lld\t%lld.%09ld\t%016llx\t", kind, st.st_mode & 07777, st.st_uid, st.st_gid,
            (unsigned long)st.st_nlink, size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)sum);
     put(full), putchar('\t'), put(target), putchar('\n');

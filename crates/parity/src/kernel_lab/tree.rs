@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use wp_base::Sector;
 use wp_medium::{Medium, MediumView, Overlay, View};
-use wp_vfs::{FileType, FsEntry, Options, SurveyedFile};
+use wp_vfs::{FileType, FsEntry, Options, SurveyedFile, TimeSpec};
 
 /// Files by path; of each what is compared, in words: kind, mode, user, group, links, length,
-/// modification time, digest of the contents, target of a symbolic link.
+/// modification time (but of directories), digest of the contents, target of a symbolic link.
 pub type Tree = BTreeMap<String, String>;
 
 /// Bytes that are read at once.
@@ -49,13 +49,15 @@ fn words(file: &SurveyedFile, view: &dyn View) -> wp_base::FsResult<String> {
         _ => FNV_OFFSET,
     };
     let (stat, size) = (&file.stat, if has_size { file.size } else { 0 });
+    // A directory's is that of the mount where recovery has added or removed a name.
+    let mtime = if kind == 'd' { TimeSpec { secs: 0, nanos: 0 } } else { stat.mtime };
     let (user, group) = stat.owner;
     Ok(format!(
         "{kind}\t{:o}\t{user}\t{group}\t{}\t{size}\t{}.{:09}\t{digest:016x}\t{}",
         stat.mode,
         file.nlink,
-        stat.mtime.secs,
-        stat.mtime.nanos,
+        mtime.secs,
+        mtime.nanos,
         escaped(file.target.as_deref().unwrap_or_default()),
     ))
 }
