@@ -158,6 +158,7 @@ fn check_rust(file: &TextFile, layer: i64, findings: &mut Findings) {
         is_test.fill(true);
     }
     check_lengths(file, findings);
+    check_examples(file, findings);
     findings.long.extend(ratchet::long_ones(&file.path, &code, &is_test));
     prose::check_rust(file, &code, findings);
     for (number, line) in numbered(&file.text) {
@@ -187,6 +188,28 @@ fn check_rust(file: &TextFile, layer: i64, findings: &mut Findings) {
             if applies && named && !lifted {
                 findings.errors.push(refusal(file, index + 1, ban));
             }
+        }
+    }
+}
+
+/// Examples in comments are compiled in this crate only: to look for them in the others takes
+/// rustdoc longer than the tests of most.
+const HAS_EXAMPLES: &str = "crates/base/";
+
+/// Code in a comment that nobody compiles.
+fn check_examples(file: &TextFile, findings: &mut Findings) {
+    if file.path.starts_with(HAS_EXAMPLES) {
+        return;
+    }
+    let mut is_open = false;
+    for (number, line) in numbered(&file.text) {
+        let comment =
+            line.trim_start().strip_prefix("///").or(line.trim_start().strip_prefix("//!"));
+        let Some(tag) = comment.and_then(|c| c.trim_start().strip_prefix("```")) else { continue };
+        is_open = !is_open;
+        if is_open && matches!(tag.trim(), "" | "rust" | "no_run" | "should_panic") {
+            let what = "an example that is not compiled: make it a test, or tag it `text`";
+            findings.errors.push(format!("{}:{number}: {what}", file.path));
         }
     }
 }

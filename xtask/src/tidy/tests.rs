@@ -165,3 +165,14 @@ fn a_test_that_its_crates_program_does_not_name_is_found() {
     let found = all("mod world;\n");
     assert_eq!(found, ["crates/x/tests/all.rs:1: no `mod reads;`: it would not run"]);
 }
+
+#[test]
+fn an_example_that_nobody_compiles_is_refused_and_a_text_is_not() {
+    let example =
+        |tag: &str| format!("/// A.\n///\n/// ```{tag}\n/// a();\n/// ```\nfn a() {{}}\n");
+    let found = errors(0, "crates/x/src/a.rs", &example(""));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("crates/x/src/a.rs:3: an example that is not compiled"));
+    assert!(errors(0, "crates/x/src/a.rs", &example("text")).is_empty());
+    assert!(errors(0, "crates/base/src/a.rs", &example("")).is_empty());
+}
