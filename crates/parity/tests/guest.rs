@@ -204,6 +204,19 @@ fn two_runs_of_a_program_in_a_guest_send_the_drive_the_same_bytes() {
     }
 }
 
+/// Memory lies over /tmp in the guest; whoever works in that very folder has its files all the
+/// same.
+#[test]
+fn files_of_a_folder_under_memory_are_in_the_guest() {
+    let Some(kernel) = kernel("a program of a guest in /tmp") else { return };
+    let file = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+    std::fs::write(file.path(), "here").unwrap();
+    let run = format!("cd /tmp; cat {}; echo more > own; cat own", file.path().display());
+    let plan = ProgramPlan { folders: vec!["/tmp".into()], ..program("ext4", &run) };
+    let ran = ran(&kernel, &plan).unwrap();
+    assert_eq!((ran.code, ran.output.as_str()), (0, "heremore\n"));
+}
+
 /// The line of an acknowledgement stands behind all that the fsync before it has waited for, and
 /// before all that comes later.
 #[test]

@@ -1,5 +1,6 @@
 // Commands of the host in a guest. Their root is the host's (hostfs), read-only, with memory over what programs write to; the
 // drive's file system is at a place of it. Compiled behind control.c.
+#include <dirent.h>
 #include <sys/wait.h>
 
 enum { PATH = 4096 };
@@ -32,6 +33,23 @@ static void make_dirs(const char *path) {
   mkdir(part, 0755);
 }
 
+// The files of a directory over which memory lies: links to them, for whoever works in that very directory.
+static void link_files(const char *dir) {
+  char under[PATH], from[2 * PATH], to[2 * PATH];
+  snprintf(under, sizeof under, "/run/writepath-under%s", dir);
+  make_dirs(host(under));
+  must_mount("none", host(under), "hostfs", MS_RDONLY, dir);
+  DIR *all = opendir(host(under));
+  if (!all) die(dir);
+  for (struct dirent *entry; (entry = readdir(all));) {
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+    snprintf(to, sizeof to, "%s/%s", under, entry->d_name);
+    snprintf(from, sizeof from, "%s/%s", host(dir), entry->d_name);
+    if (symlink(to, from) && errno != EEXIST) die(from);
+  }
+  closedir(all);
+}
+
 // The host's files, as programs see them.
 static void make_root(char **host_dirs) {
   make_dirs(HOST);
@@ -46,6 +64,9 @@ static void make_root(char **host_dirs) {
   // What a device manager would make.
   if (symlink("/proc/self/fd", "/dev/fd") && errno != EEXIST) die("/dev/fd");
   for (char **dir = host_dirs; *dir; dir++) {
+    int is_memory = 0;
+    for (const char **memory = MEMORY; *memory; memory++) is_memory |= !strcmp(*dir, *memory);
+    if (is_memory) link_files(*dir);
     if (!access(host(*dir), F_OK)) continue;
     make_dirs(host(*dir));
     must_mount("none", host(*dir), "hostfs", MS_RDONLY, *dir);
