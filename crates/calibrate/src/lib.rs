@@ -14,6 +14,7 @@
 //! Left out:   tails of latencies, which no model here has; collection of flash in the steady
 //!             state: the model is run as a new drive.
 
+mod bench;
 mod calibration;
 pub mod drive;
 mod fit;

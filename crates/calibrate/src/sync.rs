@@ -13,7 +13,9 @@ use wp_machine::profile::Profile;
 use wp_machine::{Machine, MachineError, MachineSpec, registry, spec};
 use wp_rt::CpuModel;
 use wp_vfs::Options;
-use wp_workload::fio::{self, JobResult, RunOptions, Variables};
+use wp_workload::fio::JobResult;
+
+use crate::bench;
 
 /// The points that are kept with the sources.
 const POINTS: &str =
@@ -276,15 +278,7 @@ fn run(p: &Point, replaced: &[(String, u64)], cpu: &Profile) -> Result<Values, M
         },
         None,
     )?;
-    let text = jobs(p);
-    let file = fio::parse("sync.fio", text.as_bytes(), &|_| None, &Variables::default());
-    let vfs = machine.mount()?;
-    let v = vfs.clone();
-    let done = machine.block_on("fio", async move {
-        fio::run(&v, &file, RunOptions::default()).await.map_err(|e| e.to_string())
-    })?;
-    let results = done.map_err(MachineError::Config)?;
-    machine.unmount(&vfs)?;
+    let results = bench::fio(&machine, "sync.fio", &jobs(p))?;
     let load: Vec<&JobResult> = results.iter().filter(|r| r.job.name == LOAD).collect();
     if load.len() != p.jobs as usize {
         return Err(MachineError::Config(format!("{}: fio ran {} jobs", p.name(), load.len())));

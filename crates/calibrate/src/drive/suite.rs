@@ -7,7 +7,9 @@ use wp_machine::registry;
 use wp_machine::spec;
 use wp_machine::{Machine, MachineError, MachineSpec};
 use wp_vfs::Options;
-use wp_workload::fio::{self, JobResult, RunOptions, Variables};
+use wp_workload::fio::JobResult;
+
+use crate::bench;
 
 /// The job file.
 const JOBS: &str =
@@ -80,14 +82,7 @@ pub fn suite(
             "{name} is a zoned drive, and the tests write anywhere: use fio with zonemode=zbd"
         )));
     }
-    let file = fio::parse("drive-benchmark.fio", JOBS.as_bytes(), &|_| None, &Variables::default());
-    let vfs = machine.mount()?;
-    let v = vfs.clone();
-    let done = machine.block_on("fio", async move {
-        fio::run(&v, &file, RunOptions::default()).await.map_err(|e| e.to_string())
-    })?;
-    let results = done.map_err(MachineError::Config)?;
-    machine.unmount(&vfs)?;
+    let results = bench::fio(&machine, "drive-benchmark.fio", JOBS)?;
     let rated = entry.map_or(&[][..], |e| e.rated);
     let tests = results.iter().filter(|r| r.job.name != FILL);
     Ok(tests.map(|r| tested(r, rated)).collect())

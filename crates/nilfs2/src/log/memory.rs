@@ -5,14 +5,10 @@
 //! Invariants: a key is in `wanted` exactly if what it leads to is dirty and in no closed log, so
 //!             that nobody looks at what is clean to find what is not.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use wp_medium::Versions;
-
-/// Blocks of a file whose versions are kept. A table that grows as a file system runs has a hundred
-/// times more, which logs are done with.
-const VERSIONS: usize = 256;
 
 #[derive(Clone, Debug)]
 struct Held<T> {
@@ -23,25 +19,13 @@ struct Held<T> {
     is_volatile: bool,
     /// Is it in a log of this construction that is closed?
     is_in_log: bool,
-    /// What logs have of it, if it was in one lately.
+    /// What logs have of it.
     versions: Option<Versions>,
-    /// Is it among [`Memory::recent`]?
-    is_recent: bool,
-    /// Was it in a log since it came to the front of them?
-    is_used: bool,
 }
 
 impl<T> Held<T> {
     fn new(what: T, is_fresh: bool) -> Held<T> {
-        Held {
-            what,
-            is_dirty: is_fresh,
-            is_volatile: is_fresh,
-            is_in_log: false,
-            versions: None,
-            is_recent: false,
-            is_used: false,
-        }
+        Held { what, is_dirty: is_fresh, is_volatile: is_fresh, is_in_log: false, versions: None }
     }
 }
 
@@ -52,18 +36,11 @@ pub(super) struct Memory<T> {
     wanted: BTreeSet<u64>,
     /// What is in closed logs; some may be gone since.
     closed: Vec<u64>,
-    /// What has versions; some may be gone since.
-    recent: VecDeque<u64>,
 }
 
 impl<T> Default for Memory<T> {
     fn default() -> Self {
-        Memory {
-            all: BTreeMap::new(),
-            wanted: BTreeSet::new(),
-            closed: Vec::new(),
-            recent: VecDeque::new(),
-        }
+        Memory { all: BTreeMap::new(), wanted: BTreeSet::new(), closed: Vec::new() }
     }
 }
 
@@ -114,9 +91,6 @@ impl<T> Memory<T> {
     pub fn rename(&mut self, old: u64, new: u64) {
         let Some(mut held) = self.all.remove(&old) else { return };
         held.is_volatile = true;
-        if held.is_recent {
-            self.recent.push_back(new);
-        }
         if self.wanted.remove(&old) {
             self.wanted.insert(new);
         }
@@ -154,10 +128,6 @@ impl<T> Memory<T> {
         if !std::mem::replace(&mut held.is_in_log, true) {
             self.closed.push(key);
         }
-        if !std::mem::replace(&mut held.is_recent, true) {
-            self.recent.push_back(key);
-        }
-        held.is_used = true;
         Some((&mut held.what, held.versions.get_or_insert_default()))
     }
 
@@ -168,56 +138,12 @@ impl<T> Memory<T> {
                 (held.is_dirty, held.is_volatile, held.is_in_log) = (false, false, false);
             }
         }
-        self.forget_versions();
-    }
-
-    /// Drops the versions of what no log has had for longest, so that not too many are kept.
-    fn forget_versions(&mut self) {
-        while self.recent.len() > VERSIONS
-            && let Some(key) = self.recent.pop_front()
-        {
-            let Some(held) = self.all.get_mut(&key).filter(|held| held.is_recent) else { continue };
-            if std::mem::take(&mut held.is_used) {
-                self.recent.push_back(key);
-            } else {
-                (held.versions, held.is_recent) = (None, false);
-            }
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_kept_of_what_logs_have_again_and_again() {
-        let mut m = Memory::default();
-        let has_versions = |m: &Memory<char>, key: u64| {
-            m.all.get(&key).is_some_and(|held| held.versions.is_some())
-        };
-        for key in 1..5000 {
-            m.put_fresh(key, 'a');
-            // One that is in each log, one whose key changes with each, and a new one.
-            let moves = 10_000 + key;
-            if key == 1 {
-                m.put_fresh(0, 'b');
-                m.put_fresh(moves, 'c');
-            } else {
-                assert!(m.dirty(0).is_some());
-                m.rename(moves - 1, moves);
-            }
-            for key in [0, moves, key] {
-                assert!(m.close(key).is_some());
-            }
-            m.written();
-            assert!(m.recent.len() <= VERSIONS);
-            assert!([0, moves, key].iter().all(|key| has_versions(&m, *key)), "{key}");
-        }
-        assert!(!has_versions(&m, 1) && m.contains(1));
-        let kept = m.all.values().filter(|held| held.versions.is_some()).count();
-        assert!(kept <= VERSIONS, "{kept}");
-    }
 
     #[test]
     fn what_is_wanted_is_what_is_dirty_and_in_no_log() {
