@@ -33,7 +33,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
     \x20 writepath calibrate report.json --class ssd --out my.toml\n\
     \x20 writepath calibrate t --class emmc --base emmc-16,queue_depth=1")]
 pub struct Args {
-    /// fio JSON, pg_test_fsync, ioping, iostat JSON, CSV lists, or blktrace files to fit
+    /// fio, pg_test_fsync, ioping or iostat reports, CSV lists or block traces
     ///
     /// Reports of `fio --output-format=json` (direct=1, one job a load, `stonewall` between them);
     /// output of `pg_test_fsync`, `ioping` or `iostat -x -o JSON`; lists with the columns
