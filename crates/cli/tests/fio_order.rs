@@ -186,7 +186,8 @@ fn jobs_that_wait_have_fios_whole_log() {
         let same = ours.iter().zip(&theirs).take_while(|(a, b)| a == b).count();
         // How many operations there is time for is the host's affair.
         let is_same = match options.contains("time_based") {
-            true => same > 80 && same + 4 >= ours.len().min(theirs.len()),
+            // Two rounds of the job are there even on a loaded host.
+            true => same > 40 && same + 4 >= ours.len().min(theirs.len()),
             false => same == ours.len() && same == theirs.len(),
         };
         if !is_same {
