@@ -50,7 +50,7 @@ pub use minimise::{Bounds, Minimal, minimise, verdicts};
 pub use play::{Bench, Played, leave, live, live_with_faults, play, play_on};
 pub use prefixes::broken_at_prefixes;
 pub use reproducer::{Reproducer, write as write_reproducer};
-pub use sample::{LogSample, LogState, sample_log};
+pub use sample::{LogSample, LogState, log_prefixes, sample_log};
 pub use sequences::Of;
 pub use source::Source;
 pub use space::Space;

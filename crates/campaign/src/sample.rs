@@ -85,6 +85,28 @@ pub fn sample_log(
     Ok(LogSample { states: states.collect(), of })
 }
 
+/// The states that are prefixes of a log, in the order in which its requests completed: those that
+/// dm-log-writes' replay reaches. `go_on` as of [`sample_log`].
+///
+/// Errors: as of [`sample_log`].
+pub fn log_prefixes(
+    run: &LoggedRun,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Vec<LogState>, MachineError> {
+    let played = run.play(run.image()?)?;
+    let history = History::completed_prefixes(&played.tape);
+    let acks = Acks::of(&played);
+    let ended = ended_before(&played);
+    let frames = run.first_frame(&played.tape, &history)..history.frames.len();
+    // It is there until the next request completes; what comes later has not been.
+    let of = |frame: usize| {
+        let mut state = state(&history, (frame, &Kept::none(0)), (&acks, &ended));
+        state.acked = acks.by(ended.get(history.end_of(frame)).copied().unwrap_or(0)).to_vec();
+        state
+    };
+    Ok(frames.take_while(|_| go_on()).map(of).collect())
+}
+
 /// A number of states of a stream whose length is not known, each with the same probability.
 struct Draw {
     most: usize,

@@ -135,3 +135,48 @@ fn two_mounts_are_compared_request_by_request() {
     assert_eq!(code, 1, "{out}{err}");
     assert!(out.contains("requests: ") && out.contains("request "), "{out}");
 }
+
+#[test]
+fn a_kernel_that_keeps_its_promises_keeps_them_at_each_prefix_of_its_log() {
+    if !is_there("crash states of a real ext4 that it recovers itself") {
+        return;
+    }
+    let dir = folder();
+    let explore = ["--explore", "--recover-as", "kernel", "--sample", "12", "--json", "--check"];
+    for (check, code) in [("./check.sh", 0), ("! grep -q f2 $WRITEPATH_ACKED", 1)] {
+        let more = [&explore[..], &[check]].concat();
+        let (exit, out, err) = writepath(dir.path(), &args("ext4", &more));
+        assert_eq!(exit, code, "{out}{err}");
+        let all = last(&out, &err);
+        let (mounted, prefixes) = (&all["mounted"], all["prefixes"].as_u64().expect("a number"));
+        assert!(*mounted == 12 && prefixes > 12, "{all}");
+        // Behind the second of three acknowledgements are some of them, not all.
+        let broken = all["broken_at_prefixes"]["O8-application"].as_u64().expect("a number");
+        assert_eq!((1..prefixes).contains(&broken), code == 1, "{all}");
+    }
+}
+
+/// Bugs of `apps/kernel-bugs`, found again: a lost name, a lost length, a mount that fails.
+#[test]
+fn bugs_of_linux_are_found_in_what_it_sends_its_drive() {
+    if !is_there("bugs of real kernels") {
+        return;
+    }
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/kernel-bugs/run");
+    let find = |bug: &str| {
+        let mut found = Command::new(&run);
+        let found = found.args([bug, "--sample", "24", "--json"]);
+        found.env("WRITEPATH", env!("CARGO_BIN_EXE_writepath")).output().expect("python3")
+    };
+    let promise = "O8-application";
+    for (bug, rule) in [("N18", promise), ("N4", promise), ("N31", "O0-recoverable")] {
+        let out = find(bug);
+        let (said, err) =
+            (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{bug}: {said}{err}");
+        let all = last(&said, &err);
+        assert!(all["broken"][rule].as_u64().is_some_and(|n| n > 0), "{bug}: {all}");
+    }
+    // Usage.
+    assert!(!find("N1").status.success());
+}

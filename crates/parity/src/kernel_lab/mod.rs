@@ -34,7 +34,7 @@ pub use kernel::Kernel;
 pub use program::{ProgramError, ProgramPlan, Ran, run_program};
 pub use report::{Cycle, Report};
 use session::Share;
-pub use states::{Mounted, StatesPlan, Verdict, mount_states};
+pub use states::{Mounted, Refused, StatesPlan, Verdict, mount_states};
 pub use tree::{Tree, tree_of};
 use wp_base::plain::Shown as _;
 use wp_base::{SECTOR_BYTES, Sector};

@@ -80,6 +80,11 @@ impl Share {
         format!("the guest failed: {}", trouble::of(&self.path))
     }
 
+    /// What its kernel said when it panicked. `None`: it did not.
+    pub fn panic(&self) -> Option<String> {
+        trouble::panic(&self.read("console.txt"))
+    }
+
     /// An error of the host's, with its place.
     pub fn error(&self, e: &io::Error) -> String {
         format!("{}: {e}", self.scratch.shown())

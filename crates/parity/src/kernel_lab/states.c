@@ -7,6 +7,7 @@
 // shell command that runs in the tree of each state, with WRITEPATH_ACKED, unless it saw the same before: `ok` or `bad REASON`.
 #include <dirent.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 
 enum { CHUNK = 1 << 16, CHECKED = 1 << 16 };
 
@@ -64,6 +65,21 @@ static char kind_of(mode_t mode) {
   }
 }
 
+// Adds a file's extended attributes, or why they cannot be read.
+static uint64_t attributes(uint64_t digest, int dir, const char *name) {
+  static char names[CHUNK], value[CHUNK];
+  char path[PATH];
+  snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir, name);
+  ssize_t all = llistxattr(path, names, sizeof names);
+  if (all < 0) return word(digest, errno);
+  for (char *at = names; at < names + all; at += strlen(at) + 1) {
+    ssize_t n = lgetxattr(path, at, value, sizeof value);
+    digest = bytes(digest, at, strlen(at));
+    digest = n < 0 ? word(digest, errno) : bytes(digest, value, n);
+  }
+  return digest;
+}
+
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 // Lists what is below a directory, and adds it to the digest of the tree.
@@ -101,8 +117,9 @@ static uint64_t walk(int dir, const char *path, uint64_t digest) {
     put(full), putchar('\t'), put(target), putchar('\n');
     digest = bytes(digest, full, strlen(full));
     digest = bytes(digest, target, strlen(target));
-    uint64_t plain[] = {st.st_mode, st.st_uid, st.st_gid, st.st_nlink, size, sum, error};
+    uint64_t plain[] = {st.st_mode, st.st_uid, st.st_gid, st.st_nlink, size, sum, error, st.st_blocks};
     digest = bytes(digest, plain, sizeof plain);
+    digest = attributes(digest, dir, name);
     if (kind == 'd') {
       int below = openat(dir, name, O_RDONLY | O_DIRECTORY);
       if (below >= 0) digest = walk(below, full, digest), close(below);
@@ -156,6 +173,8 @@ int main(int argc, char **argv) {
     if (state < 0) break;
     replug();
     printf("state\t%lld\n", state);
+    // A kernel that panics has said which state it had.
+    fflush(stdout);
     if (mount(disk, host(place), fstype, 0, *options ? options : 0)) {
       printf("refused\t%d\n", errno);
       fflush(stdout);

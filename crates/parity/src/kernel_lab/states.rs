@@ -49,33 +49,91 @@ pub enum Verdict {
     NotAsked,
 }
 
+/// Why a kernel has no files for a state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// The mount fails with this error number.
+    Errno(i32),
+    /// The kernel panics; what it says first.
+    Panic(String),
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Errno(n) => write!(f, "the mount fails: errno {n}"),
+            Refused::Panic(said) => write!(f, "the kernel panics: {said}"),
+        }
+    }
+}
+
 /// What the kernel has made of a state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mounted {
     /// Number of the state.
     pub state: u64,
-    /// Its files, or the error number of the mount.
-    pub tree: Result<Tree, i32>,
+    /// Its files, or why there are none.
+    pub tree: Result<Tree, Refused>,
     /// Files that cannot be read, each with its error number.
     pub unreadable: Vec<String>,
     /// What the check says of it.
     pub verdict: Verdict,
-    /// Did an earlier state have the same files and acknowledgements?
+    /// Did an earlier state have the same files and acknowledgements? Known since the last boot.
     pub is_same: bool,
 }
 
+/// A state, as a guest gets it: the device, its zones, what had been acknowledged by then.
+type State = (Medium, Vec<Zone>, Vec<u8>);
+
 /// Mounts states in a guest of `kernel`, with `scratch` for what they share; each with what had
-/// been acknowledged by then. `progress` is told how many are done, and says whether to stop: what
-/// was done by then is the answer.
+/// been acknowledged by then. A kernel that panics at a state is booted again for the next one.
+/// `progress` is told how many are done, and says whether to stop: what was done by then is the
+/// answer.
 ///
 /// Errors: a guest that does not start or end, or takes too long; the host's.
 pub fn mount_states(
     kernel: &Kernel,
     plan: &StatesPlan,
     scratch: &Path,
-    states: Vec<(Medium, Vec<Zone>, Vec<u8>)>,
+    states: &[State],
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Vec<Mounted>, String> {
+    #[expect(clippy::disallowed_methods, reason = "a kernel that does not come back is ended")]
+    let start = Instant::now();
+    let mut late = false;
+    let mut all: Vec<Mounted> = Vec::new();
+    while let Some(rest) = states.get(all.len()..).filter(|s| !s.is_empty() || all.is_empty()) {
+        let mut stop = |done: u64| {
+            late |= start.elapsed() > plan.limit;
+            late || progress(done)
+        };
+        let (mounted, is_over) = boot(kernel, plan, scratch, (all.len() as u64, rest), &mut stop)?;
+        all.extend(mounted);
+        if late {
+            return Err(format!(
+                "{} states were not mounted in {} s of wall-clock time",
+                all.len(),
+                plan.limit.as_secs_f64()
+            ));
+        }
+        if is_over {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// One boot with the states from number `first` on. The answer: what became of them, and whether
+/// that is all: it is not where the kernel has panicked at the last of them.
+///
+/// Errors: as of [`mount_states`].
+fn boot(
+    kernel: &Kernel,
+    plan: &StatesPlan,
+    scratch: &Path,
+    (first, states): (u64, &[State]),
+    stop: &mut dyn FnMut(u64) -> bool,
+) -> Result<(Vec<Mounted>, bool), String> {
     let (name, params) = &plan.device;
     let model = make_device(name, params).map_err(|e| e.to_string())?;
     let share = Share::new(scratch)?;
@@ -94,38 +152,30 @@ pub fn mount_states(
         )
         .as_bytes(),
     )?;
-    for (n, (_, _, acked)) in states.iter().enumerate().filter(|(_, s)| !s.2.is_empty()) {
+    for (n, (_, _, acked)) in (first..).zip(states).filter(|(_, s)| !s.2.is_empty()) {
         share.write(&format!("acked-{n}"), acked)?;
     }
     let mut drive = Drive::new(name, model, Loss::Model);
-    let done = std::rc::Rc::new(std::cell::Cell::new(0u64));
+    let done = std::rc::Rc::new(std::cell::Cell::new(first));
     let counted = done.clone();
-    let mut rest = (0..).zip(states);
+    // A medium shares what it has with its copy.
+    let mut rest = (first..).zip(states.to_vec());
     drive.supply(Box::new(move || {
         let (n, (medium, zones, _)) = rest.next()?;
         counted.set(n);
         Some((n, medium, zones))
     }));
-    #[expect(clippy::disallowed_methods, reason = "a kernel that does not come back is ended")]
-    let start = Instant::now();
-    let mut late = false;
-    let mut stop = || {
-        late |= start.elapsed() > plan.limit;
-        late || progress(done.get())
-    };
+    let mut stop = || stop(done.get());
     let ended = session::serve(kernel, &share, drive, &PROFILES[0], &mut stop)?;
-    let mounted = parse(&share.read("trees"))?;
-    if late {
-        return Err(format!(
-            "{} states were not mounted in {} s of wall-clock time",
-            mounted.len(),
-            plan.limit.as_secs_f64()
-        ));
+    let mut mounted = parse(&share.read("trees"))?;
+    if share.is_whole() || ended.stopped {
+        return Ok((mounted, true));
     }
-    if !share.is_whole() && !ended.stopped {
-        return Err(share.failure());
+    match (share.panic(), mounted.last_mut()) {
+        (Some(said), Some(last)) => last.tree = Err(Refused::Panic(said)),
+        _ => return Err(share.failure()),
     }
-    Ok(mounted)
+    Ok((mounted, false))
 }
 
 /// Of the guest's lines. A state whose verdict is missing is one at which it was stopped. Errors: a
@@ -149,7 +199,9 @@ fn parse(text: &str) -> Result<Vec<Mounted>, String> {
         }
         let now = all.last_mut().ok_or_else(wrong)?;
         match &fields[..] {
-            ["refused", error] => now.tree = Err(error.parse().map_err(|_| wrong())?),
+            ["refused", error] => {
+                now.tree = Err(Refused::Errno(error.parse().map_err(|_| wrong())?));
+            }
             ["unreadable", error, path] => now.unreadable.push(format!("{path} (errno {error})")),
             ["ok"] => now.verdict = Verdict::Ok,
             ["bad", why] => now.verdict = Verdict::Bad((*why).to_owned()),
@@ -188,7 +240,10 @@ mod tests {
         let words = "f\t644\t0\t0\t1\t5\t1.000000002\t00000000000000ab\t";
         let tree = Tree::from([("d/a\\011b".to_owned(), words.to_owned())]);
         assert_eq!((&all[0].tree, &all[0].verdict), (&Ok(tree.clone()), &Verdict::Ok));
-        assert_eq!((&all[1].tree, &all[1].verdict), (&Err(117), &Verdict::NotAsked));
+        assert_eq!(
+            (&all[1].tree, &all[1].verdict),
+            (&Err(Refused::Errno(117)), &Verdict::NotAsked)
+        );
         assert_eq!(all[2].unreadable, ["x (errno 5)"]);
         assert_eq!((&all[3].verdict, all[3].is_same), (&Verdict::Ok, true));
         assert_eq!(all[4].verdict, Verdict::Bad("gone".to_owned()));

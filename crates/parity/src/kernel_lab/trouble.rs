@@ -66,6 +66,17 @@ pub(super) fn told(console: &str) -> String {
     }
 }
 
+/// What a kernel's console says of its panic: the `BUG` before it, where there is one.
+pub(super) fn panic(console: &str) -> Option<String> {
+    const PANIC: &str = "Kernel panic - not syncing: ";
+    let (before, behind) = console.split_once(PANIC)?;
+    let bug = before.lines().rev().find_map(|line| {
+        let said = line.split_once("BUG: failure at ")?.1;
+        Some(format!("BUG at {}", said.trim_end_matches('!')))
+    });
+    Some(bug.unwrap_or_else(|| behind.lines().next().unwrap_or_default().to_owned()))
+}
+
 /// The folder for a guest's memory of `mib` MiB: a file, which is in $TMPDIR, or in memory where
 /// there is room, else where temporary files are. A guest dies by a signal, without a word, when
 /// the folder is full.
@@ -102,6 +113,17 @@ fn free(folder: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_told_by_the_bug_before_it() {
+        let bug = "BTRFS info: x\nBUG: failure at fs/btrfs/ctree.c:4186/btrfs_extend_item()!\n";
+        let console = format!("{bug}Kernel panic - not syncing: BUG!\nCPU: 0\n");
+        let said = panic(&console);
+        assert_eq!(said.as_deref(), Some("BUG at fs/btrfs/ctree.c:4186/btrfs_extend_item()"));
+        let said = panic("Kernel panic - not syncing: Segfault with no mm\nCPU: 0\n");
+        assert_eq!(said.as_deref(), Some("Segfault with no mm"));
+        assert_eq!(panic(bug), None);
+    }
 
     #[test]
     fn a_known_trouble_is_told_in_one_line_with_a_hint() {

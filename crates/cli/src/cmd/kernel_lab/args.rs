@@ -86,16 +86,18 @@ pub struct Args {
     #[arg(long, requires = "run")]
     #[arg(help_heading = "Program")]
     pub(super) explore: bool,
-    /// With --explore: file system and options for recovery, as of `crash log`
+    /// With --explore: file system that recovers, as of `crash log`, or kernel
     ///
-    /// Default: --fs with the guest's kernel version as `era`.
+    /// Default: --fs with the guest's kernel version as `era`. kernel: the guest's kernel recovers
+    /// --sample states and every prefix of the log, and the check runs in the guest; Writepath's
+    /// own file system has no part in it.
     #[arg(long, value_name = "FS", requires = "explore")]
     #[arg(help_heading = "Program", hide_short_help = true)]
     pub(super) recover_as: Option<String>,
     /// With --explore: mount N states with the guest's kernel, compare files
     ///
-    /// N of the explored states, chosen by --seed, and those of the failures that are printed. xfs:
-    /// all states that are explored [default: 200].
+    /// N of the explored states, chosen by --seed, and those of the failures that are printed. xfs
+    /// and --recover-as kernel: all states that are explored [default: 200].
     #[arg(long, value_name = "N", requires = "explore")]
     #[arg(help_heading = "Program")]
     pub(super) sample: Option<usize>,

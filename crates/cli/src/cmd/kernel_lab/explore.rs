@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wp_base::Sector;
 use wp_base::plain::Shown as _;
-use wp_campaign::{LogFile, LogSample, LogState, sample_log};
+use wp_campaign::{LogFile, LogState, sample_log};
 use wp_machine::files::save;
 use wp_machine::registry;
 use wp_machine::spec::recoverable;
@@ -25,6 +25,8 @@ use crate::output::{Exit, Out};
 use crate::outputs;
 use crate::progress::Progress;
 
+/// `--recover-as` of the guest's own kernel.
+const KERNEL: &str = "kernel";
 /// Differences that are printed.
 const SHOWN: usize = 5;
 /// Images that are kept.
@@ -55,9 +57,11 @@ pub(super) fn run(
     let fs = &program.plan.fs;
     let is_ours = registry::FILE_SYSTEMS.iter().any(|e| e.name == fs);
     let recover_as = match (&explore.recover_as, is_ours) {
-        (Some(given), _) => given.clone(),
+        (Some(given), _) if given != KERNEL => given.clone(),
         (None, true) => format!("{fs},era={}", release(&ran.kernel)),
-        (None, false) => return super::kernel_states::run(session, asked, (ran, file), out),
+        (Some(_), _) | (None, false) => {
+            return super::kernel_states::run(session, asked, (ran, file), out);
+        }
     };
     let mut then = |explored: &ExploredLog| beside(session, asked, (&recover_as, explored), out);
     log::explore(file, (&recover_as, explore.seed), states, &mut then, out)
@@ -84,7 +88,7 @@ fn beside(
     let chosen = (n, &explored.failures[..]);
     let sample = sample_log(run, (*space, plan, *seed), chosen, &go_on);
     let sample = sample.map_err(|e| out.machine_error(&e))?;
-    let mounted = mounted(session, program, None, &sample, out)?;
+    let mounted = mounted(session, program, None, &sample.states, out)?;
     let (entry, options) =
         recoverable(recover_as).map_err(|e| out.fail(Exit::Usage, "recover-as", &e, ""))?;
     let mut differences = Vec::new();
@@ -152,7 +156,7 @@ pub(super) fn mounted(
     session: &Session,
     program: &Program,
     check: Option<String>,
-    sample: &LogSample,
+    states: &[LogState],
     out: &Out,
 ) -> Result<Vec<Mounted>, ExitCode> {
     let plan = StatesPlan {
@@ -165,14 +169,14 @@ pub(super) fn mounted(
     };
     let scratch = scratch(out)?;
     let shown = Progress::new("kernel-lab");
-    let all = sample.states.len() as u64;
+    let all = states.len() as u64;
     let mut progress = |done: u64| {
         shown.at(done, all, "states mounted by the guest's kernel");
         session.stop.load(Ordering::Relaxed)
     };
-    let states = sample.states.iter();
-    let states = states.map(|s| (s.medium.clone(), s.zones.clone(), s.acked.clone())).collect();
-    let done = mount_states(&session.kernel, &plan, scratch.path(), states, &mut progress);
+    let states = states.iter().map(|s| (s.medium.clone(), s.zones.clone(), s.acked.clone()));
+    let states: Vec<_> = states.collect();
+    let done = mount_states(&session.kernel, &plan, scratch.path(), &states, &mut progress);
     done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))
 }
 
@@ -182,7 +186,7 @@ fn difference(ours: &Result<Tree, String>, kernel: &Mounted) -> Option<String> {
         (Ok(ours), Ok(linux)) => (ours, linux),
         (Err(_), Err(_)) => return None,
         (Err(why), Ok(_)) => return Some(format!("Writepath refuses the mount: {why}")),
-        (Ok(_), Err(error)) => return Some(format!("the kernel refuses the mount: errno {error}")),
+        (Ok(_), Err(why)) => return Some(format!("a tree of Writepath; {why}")),
     };
     if let Some(file) = kernel.unreadable.first() {
         return Some(format!("the kernel cannot read {file}"));

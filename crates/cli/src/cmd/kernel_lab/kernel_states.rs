@@ -1,12 +1,12 @@
-//! `kernel-lab --explore` of a file system of which Writepath has no recovery: the guest's kernel
-//! recovers states, and the check runs in the guest.
+//! `kernel-lab --explore` of a file system of which Writepath has no recovery, or shall not have a
+//! part: the guest's kernel recovers states, and the check runs in the guest.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use wp_campaign::{LogFile, LogState, sample_log};
+use wp_campaign::{LogFile, LogState, log_prefixes, sample_log};
 use wp_parity::kernel_lab::{Mounted, Ran, Verdict};
 
 use super::Session;
@@ -28,6 +28,8 @@ const APPLICATION: &str = "O8-application";
 struct Broken<'a> {
     rule: &'static str,
     states: Vec<(&'a LogState, String)>,
+    /// Prefixes of the log that break it: dm-log-writes' replay reaches those.
+    prefixes: usize,
 }
 
 /// Recovers states of the log of what a program did. Errors: the exit code, after saying why.
@@ -41,33 +43,40 @@ pub(super) fn run(
     let n = explore.sample.unwrap_or(SAMPLE);
     let go_on = || !session.stop.load(Ordering::Relaxed);
     let sample = sample_log(&run, (space, &plan, explore.seed), (n, &[]), &go_on);
-    let sample = sample.map_err(|e| out.machine_error(&e))?;
+    let mut chosen = sample.map_err(|e| out.machine_error(&e))?;
+    let explored = chosen.states.len();
+    chosen.states.extend(log_prefixes(&run, &go_on).map_err(|e| out.machine_error(&e))?);
     let check = states.check().map(|(line, stays)| {
         let line = host_command(line, &program.folder);
         if stays { asked_once(&line) } else { line }
     });
     let has_check = check.is_some();
-    let all = mounted(session, program, check, &sample, out)?;
-    let rules = judged(&sample.states, &all);
+    let all = mounted(session, program, check, &chosen.states, out)?;
+    let (all, prefixes) = all.split_at(explored.min(all.len()));
+    let rules = judged(&chosen.states, all, prefixes);
     let distinct = all.iter().filter(|m| !m.is_same).count();
     let mut text = format!(
         "{} as {} of Linux {}, {} of {} crash states, recovered by the guest's kernel:\n  {distinct} \
-         trees with other files or acknowledgements than an earlier one\n",
+         trees with other files or acknowledgements than an earlier one; {} prefixes of the \
+         log as well\n",
         program.line,
         program.plan.fs,
         ran.kernel,
         all.len(),
-        sample.of
+        chosen.of,
+        prefixes.len(),
     );
     rules.iter().for_each(|broken| text.push_str(&broken.text(has_check)));
     let failed = rules.iter().flat_map(|b| b.states.iter().map(|s| s.0));
     text.push_str(&kept(explore, failed, ran.bytes, out)?);
-    let is_sound = rules.iter().all(|b| b.states.is_empty());
+    let is_sound = rules.iter().all(|b| b.states.is_empty() && b.prefixes == 0);
     let counts = rules.iter().map(|b| (b.rule, b.states.len()));
+    let at_prefixes = rules.iter().map(|b| (b.rule, b.prefixes));
     let document = json!({
         "schema": "writepath.kernel-lab-states/1", "fs": program.plan.fs, "kernel": ran.kernel,
-        "states": sample.of, "mounted": all.len(), "distinct": distinct,
+        "states": chosen.of, "mounted": all.len(), "distinct": distinct, "prefixes": prefixes.len(),
         "broken": counts.collect::<BTreeMap<_, _>>(),
+        "broken_at_prefixes": at_prefixes.collect::<BTreeMap<_, _>>(),
         "found": rules.iter().flat_map(Broken::documents).collect::<Vec<_>>(),
     });
     let exit = match (go_on(), is_sound) {
@@ -78,16 +87,17 @@ pub(super) fn run(
     Ok(out.last_line(exit, &document, &text))
 }
 
-/// The rules that can be checked of what a kernel has recovered.
-fn judged<'a>(states: &'a [LogState], all: &[Mounted]) -> [Broken<'a>; 3] {
+/// The rules that can be checked of what a kernel has recovered: `all` of the first `states`, and
+/// `prefixes` of the log.
+fn judged<'a>(states: &'a [LogState], all: &[Mounted], prefixes: &[Mounted]) -> [Broken<'a>; 3] {
     let of = |rule, why: &dyn Fn(&Mounted) -> Option<String>| Broken {
         rule,
         states: states.iter().zip(all).filter_map(|(s, m)| Some((s, why(m)?))).collect(),
+        prefixes: prefixes.iter().filter(|m| why(m).is_some()).count(),
     };
     let unreadable =
         |m: &Mounted| m.unreadable.first().map(|file| format!("the kernel cannot read {file}"));
-    let refused =
-        |m: &Mounted| m.tree.as_ref().err().map(|e| format!("the mount fails: errno {e}"));
+    let refused = |m: &Mounted| m.tree.as_ref().err().map(ToString::to_string);
     let bad = |m: &Mounted| match &m.verdict {
         Verdict::Bad(why) => Some(why.clone()),
         Verdict::Ok | Verdict::NotAsked => None,
@@ -98,10 +108,10 @@ fn judged<'a>(states: &'a [LogState], all: &[Mounted]) -> [Broken<'a>; 3] {
 impl Broken<'_> {
     /// For people. `has_check`: was there somebody who could break it?
     fn text(&self, has_check: bool) -> String {
-        let verdict = match self.states.len() {
-            0 if self.rule == APPLICATION && !has_check => "not checked".to_owned(),
-            0 => "ok".to_owned(),
-            n => format!("broken in {n} states"),
+        let verdict = match (self.states.len(), self.prefixes) {
+            (0, 0) if self.rule == APPLICATION && !has_check => "not checked".to_owned(),
+            (0, 0) => "ok".to_owned(),
+            (n, prefixes) => format!("broken in {n} states, and {prefixes} prefixes of the log"),
         };
         let mut text = format!("{:<20} {verdict}\n", self.rule);
         for (state, why) in self.states.iter().take(SHOWN) {
