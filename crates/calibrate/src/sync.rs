@@ -288,10 +288,8 @@ fn run(p: &Point, replaced: &[(String, u64)], cpu: &Profile) -> Result<Values, M
 
 /// The job file: the file is written first, so that the load writes in place.
 fn jobs(p: &Point) -> String {
-    let (place, rw) = match (p.is_on_ext4, p.random) {
-        (true, random) => ("filename=/f", if random { "randwrite" } else { "write" }),
-        (false, random) => ("filename=/dev/sdb", if random { "randwrite" } else { "write" }),
-    };
+    let place = if p.is_on_ext4 { "filename=/f" } else { "filename=/dev/sdb" };
+    let rw = if p.random { "randwrite" } else { "write" };
     let sync = match p.sync {
         Sync::None => "",
         Sync::Fdatasync => "fdatasync=1",

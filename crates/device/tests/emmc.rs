@@ -107,14 +107,14 @@ fn a_barrier_is_cheap_until_there_are_too_many_and_binds_reliable_writes_too() {
     w.wait(id);
     assert_eq!(time(&mut w, barrier), 100_000);
     assert_eq!(time(&mut w, barrier), 100_000);
-    assert_eq!(time(&mut w, barrier), 80_000 + 300_000 + 1_300_000, "the third flushes");
+    assert_eq!(time(&mut w, barrier), 80_000 + 150_000 + 400_000, "the third flushes");
     assert!(w.device.crash_view(w.now).loss.is_empty());
     let id = w.write(8, page(2));
     w.wait(id);
     let id = barrier(&mut w);
     w.wait(id);
     // What lies before the barrier is programmed first: both fit one program.
-    assert_eq!(time(&mut w, |w| w.write_fua(16, page(3))), 80_000 + 10_240 + 1_300_000);
+    assert_eq!(time(&mut w, |w| w.write_fua(16, page(3))), 80_000 + 10_240 + 400_000);
     let view = w.device.crash_view(w.now);
     assert_eq!((view.loss.len(), view.medium.runs().count()), (0, 1));
 }

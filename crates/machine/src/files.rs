@@ -9,7 +9,7 @@ use wp_base::plain::Shown as _;
 use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_medium::{Medium, Slice, View};
 
-use crate::host::{Existing, Output, Shape};
+use crate::host::{Existing, Output, Shape, contents};
 
 /// Bytes read at a time when a whole image is taken into memory.
 const CHUNK: usize = 1 << 20;
@@ -123,7 +123,8 @@ pub fn save(medium: &Medium, start: Sector, bytes: u64, path: &Path) -> io::Resu
     save_as(medium, start, bytes, output)
 }
 
-/// As [`save`], into an output that was begun. Errors: as [`Output`].
+/// As [`save`], into an output that was begun. Errors: as [`Output`]; contents that cannot be read
+/// back from where they were kept ([`contents`]), and then there is no image.
 pub fn save_as(medium: &Medium, start: Sector, bytes: u64, output: Output) -> io::Result<()> {
     let file = output.file();
     file.set_len(bytes)?;
@@ -142,6 +143,9 @@ pub fn save_as(medium: &Medium, start: Sector, bytes: u64, output: Output) -> io
             }
             done += n;
         }
+    }
+    if let Some((_, e)) = contents::failure() {
+        return Err(e);
     }
     output.commit()
 }

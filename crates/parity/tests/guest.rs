@@ -129,7 +129,10 @@ fn a_root_of_this_hosts_programs_runs_programs_mounts_images_and_loses_nothing()
         Err(why) => return skipped(check, &why),
     };
     let lacks = |p: &str| std::process::Command::new(p).arg("--help").output().is_err();
-    let missing = ["busybox", "mkfs.ext4", "mkfs.nilfs2"].into_iter().find(|p| lacks(p));
+    // `build` would install what is missing.
+    let mkfs = all.map(|fs| format!("mkfs.{fs}"));
+    let mut needed = std::iter::once("busybox").chain(mkfs.iter().map(String::as_str));
+    let missing = needed.find(|p| lacks(p));
     if let Some(missing) = missing {
         return skipped(check, &format!("{missing} is missing"));
     }

@@ -6,9 +6,9 @@ use wp_base::plain::Shown as _;
 
 /// What a guest's console says, and what it means.
 ///
-/// Source: `arch/um/os-Linux/{start_up,mem,skas/process}.c` and `arch/um/kernel/um_arch.c` of Linux
-/// 6.12.
-const CONSOLE: [(&str, &str); 7] = [
+/// Source: `arch/um/os-Linux/{start_up,mem,skas/process}.c`, `mm/oom_kill.c` and
+/// `init/do_mounts.c` of Linux 6.12.
+const CONSOLE: [(&str, &str); 6] = [
     (
         "ptrace set fp regs failed",
         "the CPU has AMX, and the kernel too little room for its registers (Linux until 6.12): \
@@ -24,15 +24,10 @@ const CONSOLE: [(&str, &str); 7] = [
          --security-opt seccomp=unconfined; else kernel.yama.ptrace_scope=0",
     ),
     (
-        "PTRACE_TRACEME failed",
-        "the host allows no ptrace: in a container --cap-add SYS_PTRACE, or \
-         --security-opt seccomp=unconfined; else kernel.yama.ptrace_scope=0",
-    ),
-    (
         "Failed to initialize default registers",
         "the host allows no ptrace of registers: --security-opt seccomp=unconfined in a container",
     ),
-    ("Kernel panic - not syncing: Out of memory", "it needs more memory: --memory MIB"),
+    ("System is deadlocked on memory", "it needs more memory: --memory MIB"),
     (
         "Unable to mount root fs",
         "its root directory cannot be read: --root DIR, or writepath kernel-lab --setup build",

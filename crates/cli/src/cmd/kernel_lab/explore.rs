@@ -80,9 +80,17 @@ fn beside(
     (recover_as, explored): (&str, &ExploredLog),
     out: &Out,
 ) -> Result<Beside, ExitCode> {
-    let nothing =
-        || Beside { text: String::new(), document: ("kernel", Value::Null), is_sound: true };
-    let Some(n) = explore.sample.filter(|_| !explored.is_stopped) else { return Ok(nothing()) };
+    let nothing = |text: &str| Beside {
+        text: text.to_owned(),
+        document: ("kernel", Value::Null),
+        is_sound: true,
+    };
+    let Some(n) = explore.sample else { return Ok(nothing("")) };
+    if explored.is_stopped {
+        return Ok(nothing(
+            "no state was mounted by the guest's kernel: the exploration was stopped\n",
+        ));
+    }
     let ExploredLog { run, states: (space, plan, seed), .. } = explored;
     let go_on = || !session.stop.load(Ordering::Relaxed);
     let chosen = (n, &explored.failures[..]);
@@ -91,9 +99,10 @@ fn beside(
     let mounted = mounted(session, program, None, &sample.states, out)?;
     let (entry, options) =
         recoverable(recover_as).map_err(|e| out.fail(Exit::Usage, "recover-as", &e, ""))?;
-    let mut differences = Vec::new();
+    let (mut differences, mut refused) = (Vec::new(), 0);
     for (state, kernel) in sample.states.iter().zip(&mounted) {
         let ours = tree_of((entry, &options), &state.medium, run.bytes());
+        refused += usize::from(ours.is_err() && kernel.tree.is_err());
         differences.extend(difference(&ours, kernel).map(|what| (state, what)));
     }
     let (all, differing) = (mounted.len(), differences.len());
@@ -101,8 +110,11 @@ fn beside(
         "{all} of {} states mounted by the guest's kernel: {} recovered to the same files, {differing} \
          to others\n",
         sample.of,
-        all - differing
+        all - differing - refused
     );
+    if refused > 0 {
+        text.push_str(&format!("  {refused} that both refuse to mount\n"));
+    }
     for (state, what) in differences.iter().take(SHOWN) {
         text.push_str(&format!("  state {}: {what}\n", name(state)));
     }
@@ -110,7 +122,8 @@ fn beside(
         |(state, what)| json!({ "frame": state.frame, "lost": state.lost, "difference": what }),
     );
     let document = json!({
-        "mounted": all, "of": sample.of, "equal": all - differing,
+        "mounted": all, "of": sample.of, "equal": all - differing - refused,
+        "refused_by_both": refused,
         "differences": documents.collect::<Vec<_>>(),
     });
     let is_sound = differences.is_empty();

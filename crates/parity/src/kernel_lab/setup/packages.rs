@@ -16,9 +16,10 @@ const COMPILER: [(&str, &str); 8] = [
     ("xz", "xz-utils"),
     ("strip", "binutils"),
 ];
-/// Programs of a root. One without a `mkfs` has one file system less.
-const ROOT: [(&str, &str); 6] = [
-    ("busybox", "busybox-static"),
+/// The programs of a root.
+const ROOT: [(&str, &str); 1] = [("busybox", "busybox-static")];
+/// Those that it may do without: a file system less each.
+const FILE_SYSTEMS: [(&str, &str); 5] = [
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.f2fs", "f2fs-tools"),
     ("mkfs.btrfs", "btrfs-progs"),
@@ -38,12 +39,13 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Debian's packages of what is missing here, of which folder `sources` has kernel sources.
+    /// Debian's packages of what is missing here and nothing works without, of which folder
+    /// `sources` has kernel sources.
     fn missing(self, sources: &Path) -> Vec<&'static str> {
-        let of = |is: bool, all: &'static [(&str, &str)]| all.iter().filter(move |_| is);
-        let programs = of(self.kernel, &COMPILER).chain(of(self.root, &ROOT));
-        let lacks = programs.filter(|(program, _)| find(program).is_none());
-        let mut packages: Vec<&str> = lacks.flat_map(|(_, packages)| packages.split(' ')).collect();
+        let of =
+            |is: bool, all: &'static [(&str, &str)]| if is { lacking(all) } else { Vec::new() };
+        let mut packages = of(self.kernel, &COMPILER);
+        packages.extend(of(self.root, &ROOT));
         if self.source && super::debian_source(sources).is_err() {
             packages.push(super::SOURCE_PACKAGE);
         }
@@ -51,33 +53,45 @@ impl Needs {
     }
 
     /// Has Debian's packages of what is missing installed, as root on such a system; what is
-    /// installed is said on stderr.
+    /// installed is said on stderr. A mkfs that cannot be had is left out of the root, which says
+    /// so.
     ///
-    /// Errors: what is missing and cannot be installed here, with the command that does it.
+    /// Errors: what nothing works without is missing and cannot be installed here, with the command
+    /// that does it.
     pub fn provide(self, sources: &Path) -> Result<(), String> {
-        let missing = self.missing(sources);
-        if missing.is_empty() {
+        let needed = self.missing(sources);
+        let can_install = find("apt-get").is_some() && rustix::process::geteuid().is_root();
+        if !can_install {
+            return match &needed[..] {
+                [] => Ok(()),
+                all => Err(format!("needs, as root: apt-get install {}", all.join(" "))),
+            };
+        }
+        let more = if self.root { lacking(&FILE_SYSTEMS) } else { Vec::new() };
+        let wanted = [needed, more].concat();
+        if wanted.is_empty() {
             return Ok(());
         }
-        let wanted = missing.join(" ");
-        if find("apt-get").is_none() || !rustix::process::geteuid().is_root() {
-            return Err(format!("to build a guest needs, as root: apt-get install {wanted}"));
-        }
-        eprintln!("installing with apt-get: {wanted}");
+        eprintln!("installing with apt-get: {}", wanted.join(" "));
         // A fresh system knows no packages before an update. One package that cannot be had must
         // not keep the others away.
         let mut said = apt(&["update"])?;
-        for package in &missing {
+        for package in &wanted {
             said.push_str(&apt(&["install", "-y", "--no-install-recommends", package])?);
         }
-        // A file system whose mkfs cannot be had is left out of the root, which says so.
-        let still = Needs { root: false, ..self }.missing(sources);
-        if still.is_empty() && (!self.root || find("busybox").is_some()) {
+        let still = self.missing(sources);
+        if still.is_empty() {
             return Ok(());
         }
         let last: Vec<&str> = said.lines().filter(|l| l.starts_with("E: ")).collect();
-        Err(format!("apt-get could not install {wanted}: {}", last.join("; ")))
+        Err(format!("apt-get could not install {}: {}", still.join(" "), last.join("; ")))
     }
+}
+
+/// Packages of the programs that are not here.
+fn lacking(all: &'static [(&str, &str)]) -> Vec<&'static str> {
+    let lacks = all.iter().filter(|(program, _)| find(program).is_none());
+    lacks.flat_map(|(_, packages)| packages.split(' ')).collect()
 }
 
 /// Runs apt-get, and returns what it said. Errors: it cannot be started.
