@@ -51,6 +51,7 @@ pub static CLASSES: &[Class] = &[
         base: "ssd-128",
         numbers: &[
             "write_overhead_ns",
+            "slc_program_ns",
             "program_ns",
             "read_ns",
             "link_mb_s",

@@ -15,6 +15,17 @@ pub struct Param {
     pub unit: &'static str,
     /// Where it is from, or `assumed`.
     pub source: &'static str,
+    /// Least and largest value that the sources leave open, in `unit`. `None`: they give one value,
+    /// or none.
+    pub interval: Option<(u64, u64)>,
+}
+
+impl Param {
+    /// The same, with what the sources leave open. It holds the value.
+    pub(crate) const fn within(self, least: u64, most: u64) -> Param {
+        assert!(least <= self.value && self.value <= most, "an interval holds its value");
+        Param { interval: Some((least, most)), ..self }
+    }
 }
 
 /// A parameter that no device can be made with.

@@ -28,36 +28,53 @@ const NV: [Param; SSD] = replaced(
     ],
 );
 
+/// 3,907,029,168 sectors.
+const BYTES_2_TB: u64 = 2_000_398_934_016;
+const IDEMA_2_TB: &str = "IDEMA LBA count for 2 TB (SFF-8447)";
+/// Of 256 pages of 16 KiB, in 32 dies of 4 planes: 2 TiB.
+const BLOCKS_2_TB: u64 = 4096;
+const RAW_2_TB: &str = "assumed: 2 TiB raw of 2 TB, the usual difference";
+
 const N990: [Param; SSD] = replaced(
     NV,
     [
         p("link_mb_s", 4_400, "MB/s", "fitted: smalldatum 2025-12, a write of 2 MiB at depth 1"),
         p("write_overhead_ns", 2_800, "ns", SMALLDATUM),
-        p("program_ns", 690_000, "ns", SMALLDATUM),
-        p("flush_overhead_ns", 30_000, "ns", SMALLDATUM),
-    ],
-);
-
-const N990_FULL: [Param; SSD] = replaced(
-    N990,
-    [
+        p("slc_bytes", 226_000_000_000, "bytes", "rated: TurboWrite, at most 226 GB"),
+        p("slc_program_ns", 690_000, "ns", SMALLDATUM),
         p(
             "program_ns",
             1_850_000,
             "ns",
             "fitted: smalldatum 2025-12, minutes of writing: median of fdatasync 1.99 ms",
         ),
+        p("flush_overhead_ns", 30_000, "ns", SMALLDATUM),
         p("slow_flush_permille", 75, "permille", "fitted: the same, 99th percentile 12.1 ms"),
         p("slow_flush_ns", 10_300_000, "ns", "fitted: the same, mean 2.78 ms"),
+        p(
+            "slow_flush_slc_full",
+            1,
+            "switch",
+            "smalldatum 2025-12: the fresh drive has no such tail",
+        ),
+        p("capacity_bytes", BYTES_2_TB, "bytes", IDEMA_2_TB),
+        p("blocks_per_plane", BLOCKS_2_TB, "count", RAW_2_TB),
     ],
 );
+
+const N990_FULL: [Param; SSD] =
+    replaced(N990, [p("slc_used_permille", 1000, "permille", "1000: after minutes of writing")]);
 
 const T500: [Param; SSD] = replaced(
     NV,
     [
         p("link_mb_s", 5_400, "MB/s", "fitted: smalldatum 2025-12, a write of 2 MiB at depth 1"),
         p("write_overhead_ns", 10_200, "ns", SMALLDATUM),
-        p("program_ns", 340_000, "ns", SMALLDATUM),
+        p("slc_bytes", 700_000_000_000, "bytes", "techpowerup: 4.0 GB/s up to some 700 GB"),
+        p("slc_program_ns", 340_000, "ns", SMALLDATUM),
+        p("program_ns", 8_300_000, "ns", "fitted: techpowerup, 0.5 GB/s behind the SLC cache"),
+        p("capacity_bytes", BYTES_2_TB, "bytes", IDEMA_2_TB),
+        p("blocks_per_plane", BLOCKS_2_TB, "count", RAW_2_TB),
         p("flush_overhead_ns", 30_000, "ns", SMALLDATUM),
         p("flush_serial_ns", 325_000, "ns", "fitted: smalldatum 2025-12, fdatasync of 8 jobs"),
         p("flush_holds_writes", 1, "switch", "smalldatum: a write beside FLUSHes takes 1.35 ms"),

@@ -101,10 +101,47 @@ fn a_drive_with_power_loss_protection_may_report_a_cache_and_take_flushes() {
 }
 
 #[test]
+fn a_flush_is_fast_until_the_slc_cache_is_full_and_again_once_the_idle_drive_has_emptied_it() {
+    // Four padded units fill it, each of the size that the small drive programs at once.
+    let unit = small_config(&[]).expect("possible").geometry.unit_bytes();
+    let slc = [
+        ("slc_bytes", 4 * unit),
+        ("slc_program_ns", 100_000),
+        ("program_ns", 1_000_000),
+        ("slow_flush_permille", 1000),
+        ("slow_flush_ns", 5_000_000),
+        ("slow_flush_slc_full", 1),
+    ];
+    let synced = |w: &mut World<Ssd>, page_of: u64| {
+        let write = w.submit(Op::Write, Flags::NONE, 8 * page_of, 8, vec![page(page_of)]);
+        over(w, &[write]);
+        let flush = w.flush();
+        over(w, &[flush])[0]
+    };
+    let mut w = small(&slc);
+    let each: Vec<u64> = (0..6).map(|n| synced(&mut w, n)).collect();
+    assert!(each[..3].iter().all(|ns| *ns < 300_000), "{each:?}");
+    // The fourth fills it, and its FLUSH ends with the cache full.
+    assert!((5_000_000..5_300_000).contains(&each[3]), "{each:?}");
+    assert!(each[4..].iter().all(|ns| *ns > 6_000_000), "{each:?}");
+    w.run_to(w.now + Span(1_000_000_000));
+    assert!(synced(&mut w, 7) > 6_000_000, "nothing empties it");
+    let mut w = small(&[&slc[..], &[("slc_used_permille", 1000), ("slc_fold_mb_s", 1)]].concat());
+    assert!(synced(&mut w, 0) > 6_000_000, "full at the start");
+    // One unit leaves in `unit` microseconds.
+    w.run_to(w.now + Span(unit * 1000));
+    assert!(synced(&mut w, 1) < 6_000_000, "there is room for a unit again");
+}
+
+#[test]
 fn what_makes_no_drive_is_refused_by_its_key() {
-    for (key, value) in
-        [("flush_holds_writes", 2), ("slow_flush_permille", 1001), ("hardware_queues", 0)]
-    {
+    for (key, value) in [
+        ("flush_holds_writes", 2),
+        ("slow_flush_permille", 1001),
+        ("hardware_queues", 0),
+        ("slow_flush_slc_full", 2),
+        ("slc_used_permille", 1001),
+    ] {
         let why = small_config(&[(key, value)]).expect_err("refused").to_string();
         assert!(why.contains(key), "{why}");
     }

@@ -85,13 +85,14 @@ impl Scale {
         }
         let changes = [
             ("program_ns", self.program),
+            ("slc_program_ns", self.program),
             ("buffer_bytes", self.buffer),
             ("cache_bytes", self.buffer),
         ];
         for (key, factor) in changes.into_iter().filter(|(_, f)| *f != Factor::ONE) {
             let Some(own) = own(key) else { continue };
             let value = params.iter().rfind(|(k, _)| k == key).map_or(own, |(_, v)| *v);
-            let page = if key == "program_ns" { 1 } else { 4096 };
+            let page = if key.ends_with("program_ns") { 1 } else { 4096 };
             params.push((key.to_owned(), factor.of(value) / page * page));
         }
         params

@@ -1,6 +1,7 @@
 //! What the assumed parameters of a device and a CPU profile leave open: each is changed by some
 //! factors, and a claim's interval is what comes of it.
 
+use wp_device::Param;
 use wp_machine::profile::Profile;
 use wp_rt::{CpuModel, CpuOp};
 
@@ -94,17 +95,22 @@ impl Variation {
     }
 }
 
-/// Every assumed number of a device preset.
+/// What a device preset leaves open: a number with an interval at both its ends, any other that is
+/// assumed by the factors.
 pub fn of_device(name: &str, by: Factors) -> Vec<Variation> {
     let params = wp_device::find(name).map_or(&[][..], |d| d.params);
-    let assumed = params.iter().filter(|p| p.source.starts_with("assumed") && p.unit != "switch");
-    let both = assumed.flat_map(|p| by.map(|by| (p, by)));
-    both.filter(|(p, _)| p.value > 0)
-        .map(|(p, by)| Variation {
-            name: format!("{} {}", p.name, factor(by)),
-            what: What::Device(p.name.to_owned(), p.value * by.0 / by.1),
-        })
-        .collect()
+    let change =
+        |p: &Param, value, name| Variation { name, what: What::Device(p.name.to_owned(), value) };
+    let of_number = |p: &Param| match p.interval {
+        Some((least, most)) => [least, most]
+            .map(|value| change(p, value, format!("{} {value} {}", p.name, p.unit)))
+            .to_vec(),
+        None if p.source.starts_with("assumed") && p.unit != "switch" && p.value > 0 => by
+            .map(|by| change(p, p.value * by.0 / by.1, format!("{} {}", p.name, factor(by))))
+            .to_vec(),
+        None => Vec::new(),
+    };
+    params.iter().flat_map(of_number).collect()
 }
 
 /// Every assumed cost of a CPU profile.
@@ -161,6 +167,14 @@ mod tests {
         let cpu = of_cpu(profile, BY_HALF);
         assert!(cpu.iter().any(|v| v.name == "cpu page_write x3/2"));
         assert!(!cpu.iter().any(|v| v.name.starts_with("cpu node_writeback")), "that is given");
+        let ssd = of_device("850pro-256", BY_TWO);
+        let flush: Vec<&str> = ssd
+            .iter()
+            .filter(|v| v.device_key() == Some("flush_overhead_ns"))
+            .map(|v| v.name.as_str())
+            .collect();
+        let ends = ["flush_overhead_ns 272500 ns", "flush_overhead_ns 1920000 ns"];
+        assert_eq!(flush, ends, "what the sources leave open, in place of factors");
         let (mut params, mut model) = (Vec::new(), profile.model());
         let before = model.profile.get(CpuOp::PageWrite);
         let one = cpu.iter().find(|v| v.name == "cpu page_write x3/2").expect("there");

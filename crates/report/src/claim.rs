@@ -41,7 +41,7 @@ impl fmt::Display for PaperValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Ours is in the band, and so is all that ±50 % on each assumed parameter gives.
+    /// Ours is in the band, and so is all that the interval of each parameter gives.
     Match,
     /// It is not.
     Differs,
@@ -100,7 +100,7 @@ pub struct Judged {
     /// What the null predictor gives.
     #[serde(serialize_with = "plain_option", deserialize_with = "nullable")]
     pub null: Option<f64>,
-    /// What ±50 % on each assumed parameter gives.
+    /// What the interval of each parameter gives.
     #[serde(serialize_with = "plain_pair_option", deserialize_with = "nullable")]
     pub interval: Option<[f64; 2]>,
     /// The verdict.

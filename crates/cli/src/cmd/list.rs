@@ -201,7 +201,7 @@ fn devices(which: Option<&str>) -> Result<(Value, String), String> {
         let mut params = parameters(file.base);
         for n in &file.numbers {
             if let Some(p) = params.iter_mut().find(|p| p.0.name == n.key) {
-                *p = (Param { value: n.value, ..p.0 }, &n.source);
+                *p = (Param { value: n.value, interval: None, ..p.0 }, &n.source);
             }
         }
         let about = match file.about.as_str() {
@@ -222,13 +222,20 @@ fn parameters(d: &DeviceEntry) -> Vec<(Param, &str)> {
 fn device(text: &mut String, name: &str, about: &str, params: &[(Param, &str)]) -> Value {
     writeln!(text, "{name:<18} {about}").expect("a string takes it");
     for (p, source) in params {
-        writeln!(text, "    {:<26} {:>14} {:<8} {source}", p.name, p.value, p.unit)
+        write!(text, "    {:<26} {:>14} {:<8} {source}", p.name, p.value, p.unit)
             .expect("a string takes it");
+        if let Some((least, most)) = p.interval {
+            write!(text, "; {least} to {most}").expect("a string takes it");
+        }
+        text.push('\n');
     }
     let params: Vec<Value> = params
         .iter()
         .map(|(p, source)| {
-            json!({ "name": p.name, "value": p.value, "unit": p.unit, "source": source })
+            json!({
+                "name": p.name, "value": p.value, "unit": p.unit, "source": source,
+                "interval": p.interval.map(|(least, most)| [least, most]),
+            })
         })
         .collect();
     json!({ "name": name, "about": about, "parameters": params })

@@ -164,13 +164,13 @@ impl Nand {
         end
     }
 
-    /// Programs a unit on `die`, not before `ready`. Returns (start of the transfer, end of the
-    /// program).
-    pub fn program(&mut self, now: Time, ready: Time, die: u32) -> (Time, Time) {
+    /// Programs a unit on `die`, not before `ready`, in `program` (tPROG). Returns (start of the
+    /// transfer, end of the program).
+    pub fn program(&mut self, now: Time, ready: Time, die: u32, program: Span) -> (Time, Time) {
         let channel = &mut self.channels[(die % self.geometry.channels) as usize];
         let free = &mut self.dies[die as usize];
         let moved = channel.reserve(now, ready.max(*free), self.timing.unit);
-        let end = self.programs_from(die, moved);
+        let end = self.programs_from(die, moved, program);
         (moved.before(self.timing.unit), end)
     }
 
@@ -178,11 +178,11 @@ impl Nand {
     /// channel.
     pub fn pad(&mut self, now: Time, ready: Time, die: u32) -> (Time, Time) {
         let from = now.max(ready).max(self.dies[die as usize]);
-        (from, self.programs_from(die, from))
+        (from, self.programs_from(die, from, self.timing.program))
     }
 
-    fn programs_from(&mut self, die: u32, start: Time) -> Time {
-        let end = start + self.timing.program;
+    fn programs_from(&mut self, die: u32, start: Time, program: Span) -> Time {
+        let end = start + program;
         self.dies[die as usize] = end;
         self.programs[die as usize] = Program { start, end, ..Program::default() };
         self.counts.programs += 1;

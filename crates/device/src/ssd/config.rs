@@ -7,6 +7,7 @@ use crate::config::{ConfigError, Settings};
 use crate::nand::{Geometry, SLOT_BYTES, Timing};
 use crate::ssd::blocks::superblocks_of;
 use crate::ssd::policy::FtlConfig;
+use crate::ssd::slc::SlcConfig;
 use crate::ssd::sync::SyncConfig;
 
 /// Sectors of a slot.
@@ -51,6 +52,8 @@ pub struct SsdConfig {
     pub ftl: FtlConfig,
     /// What a sync costs beside programming.
     pub sync: SyncConfig,
+    /// Its SLC cache.
+    pub slc: SlcConfig,
 }
 
 impl SsdConfig {
@@ -106,6 +109,7 @@ impl SsdConfig {
             superblocks_least,
             ftl,
             sync,
+            slc: SlcConfig::from_settings(s)?,
         })
     }
 }

@@ -410,7 +410,11 @@ impl Ssd {
     fn start_next(&mut self, now: Time, die: u32, fx: &mut Effects) {
         if let Some(key) = self.buffer.next_of(die) {
             let unit = self.buffer.unit_mut(key);
-            let (start, end) = self.nand.program(now, unit.ready.max(now), die);
+            let (nand, ready) = (&mut self.nand, unit.ready.max(now));
+            let (start, end) = match unit.stream.is_host() {
+                true => self.slc.program(nand, now, ready, die),
+                false => nand.program(now, ready, die, nand.timing().program),
+            };
             unit.state = UnitState::Programming { start };
             Timer::Programmed.set(end, u64::from(key), fx);
         }

@@ -21,6 +21,7 @@
 //!                decides which of the two a reader sees.
 //! Flash:      `ftl` the map, `choose` which superblock is collected, `gc` how, `blocks` bad ones;
 //!             [`FtlConfig`] its settings, [`Ssd::usage`] its statistics.
+//! SLC cache:  `slc`: host units are programmed faster until it is full.
 //! Wears out:  once too few superblocks are left writes and discards fail
 //!             ([`wp_block::Status::Io`]); what was acknowledged stays readable.
 //! Left out:   merging of writes to one slot within the buffer; time and traffic of the map itself;
@@ -45,6 +46,7 @@ mod pool;
 mod report;
 mod runmap;
 mod shuffle;
+mod slc;
 mod steady;
 mod sync;
 mod tell;
@@ -54,6 +56,8 @@ pub use ftl::SuperState;
 pub(crate) use policy::FTL;
 pub use policy::{AgedStart, FtlConfig, GcPolicy};
 pub use report::{SuperblockReport, Usage};
+pub(crate) use slc::SLC;
+pub use slc::SlcConfig;
 pub(crate) use sync::SYNC;
 pub use sync::SyncConfig;
 
@@ -72,6 +76,7 @@ use ftl::Ftl;
 use gc::Gc;
 use order::InOrder;
 use pool::Pool;
+use slc::Slc;
 use sync::SyncState;
 
 /// The device.
@@ -107,6 +112,7 @@ pub struct Ssd {
     /// Writes and discards fail: too many flash blocks have.
     read_only: bool,
     sync: SyncState,
+    slc: Slc,
     counts: Counts,
 }
 
@@ -190,6 +196,7 @@ impl Ssd {
             order: (config.limits.barrier_writes && !config.plp).then(InOrder::default),
             read_only: false,
             sync: SyncState::new(config.ftl.seed),
+            slc: Slc::new(config.slc),
             counts: Counts::default(),
         }
     }

@@ -18,13 +18,14 @@ use crate::ssd::ftl::Stream;
 use crate::ssd::{PendingFlush, Ssd, Timer};
 
 /// Its numbers in a preset.
-pub(crate) const SYNC: [Param; 7] = [
+pub(crate) const SYNC: [Param; 8] = [
     p("hardware_queues", 1, "count", "assumed: one; NVMe has one for each CPU"),
     p("flush_serial_ns", 0, "ns", "assumed: FLUSHes overlap"),
     p("flush_holds_writes", 0, "switch", "assumed: only later FLUSHes wait for one"),
     p("fua_overhead_ns", 0, "ns", "assumed: a FUA write waits for its program alone"),
     p("slow_flush_permille", 0, "permille", "assumed: every FLUSH takes the same overhead"),
     p("slow_flush_ns", 0, "ns", "assumed: a slow FLUSH takes no longer"),
+    p("slow_flush_slc_full", 0, "switch", "1: FLUSHes are slow only while the SLC cache is full"),
     p("flush_with_plp", 0, "switch", "0: a drive with power-loss protection reports no cache"),
 ];
 
@@ -41,6 +42,8 @@ pub struct SyncConfig {
     pub slow_permille: u64,
     /// Time that a slow FLUSH takes besides.
     pub slow: Span,
+    /// Are FLUSHes slow only while the SLC cache is full?
+    pub slow_slc_full: bool,
     /// Does a drive with power-loss protection report a volatile cache, and take FLUSHes?
     pub with_plp: bool,
 }
@@ -59,6 +62,7 @@ impl SyncConfig {
             fua_overhead: Span(s.get("fua_overhead_ns")),
             slow_permille,
             slow: Span(s.get("slow_flush_ns")),
+            slow_slc_full: s.switch("slow_flush_slc_full")?,
             with_plp: s.switch("flush_with_plp")?,
         })
     }
@@ -148,8 +152,9 @@ impl Ssd {
 
     /// What this FLUSH takes after everything has been programmed.
     fn flush_overhead(&mut self) -> Span {
-        let SyncConfig { slow_permille, slow, .. } = self.config.sync;
-        let is_slow = slow_permille > 0 && self.sync.rng.below(1000) < slow_permille;
+        let SyncConfig { slow_permille, slow, slow_slc_full, .. } = self.config.sync;
+        let may_be = !slow_slc_full || self.slc.is_full(self.config.geometry.unit_bytes());
+        let is_slow = may_be && slow_permille > 0 && self.sync.rng.below(1000) < slow_permille;
         self.config.flush_overhead + if is_slow { slow } else { Span::ZERO }
     }
 }

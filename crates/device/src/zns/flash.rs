@@ -360,7 +360,7 @@ impl Zns {
         let padding = self.unit(key).padding;
         let (start, end) = match padding {
             true => self.nand.pad(now, now, die),
-            false => self.nand.program(now, now, die),
+            false => self.nand.program(now, now, die, self.nand.timing().program),
         };
         self.units.get_mut(key).started = start;
         Timer::Programmed.set(end, u64::from(key), fx);

@@ -9,7 +9,7 @@ const NULL_NEARNESS: f64 = 0.03;
 
 /// Judges a number by its claim.
 ///
-/// `ours` `None` is `NotModelled`. `interval` is what ±50 % on each assumed parameter gives: a
+/// `ours` `None` is `NotModelled`. `interval` is what the interval of each parameter gives: a
 /// value inside the band whose interval leaves it does not count, and is `Differs`.
 /// Errors: `NotFinite` for NaN and infinity; `Interval` if it does not hold `ours`.
 pub fn judge(
@@ -72,7 +72,7 @@ impl Measured {
         Measured { null: Some(null), ..self }
     }
 
-    /// What ±50 % on each assumed parameter gives, lowest and highest.
+    /// What the interval of each parameter gives, lowest and highest.
     pub fn interval(self, low: f64, high: f64) -> Measured {
         Measured { interval: Some([low, high]), ..self }
     }
@@ -125,7 +125,7 @@ fn reason(claim: &Claim, ours: Option<f64>, interval: Option<[f64; 2]>) -> Strin
     let [low, high] = claim.band;
     match (ours, interval) {
         (Some(value), Some([from, to])) if low <= value && value <= high => format!(
-            "inside [{low}, {high}], but ±50 % on the assumed parameters gives [{from}, {to}]"
+            "inside [{low}, {high}], but the intervals of the parameters give [{from}, {to}]"
         ),
         (Some(value), _) => format!("{value} is outside [{low}, {high}]"),
         (None, _) => String::new(),

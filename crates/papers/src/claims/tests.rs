@@ -82,7 +82,7 @@ fn a_match_that_does_not_survive_the_assumed_parameters_does_not_count() {
     assert_eq!(verdict("share", 0.5, Some(0.5), Some([0.45, 0.7])), Verdict::Differs);
     let judged = Measured::value(0.5).interval(0.3, 0.55);
     let judged = judged.judge(&claim(&claims(), "share")).unwrap();
-    assert!(judged.why.contains("gives [0.3, 0.55]"), "{}", judged.why);
+    assert!(judged.why.contains("give [0.3, 0.55]"), "{}", judged.why);
 }
 
 #[test]

@@ -18,15 +18,21 @@ const PLACES: &str = "neither reading shows the paper's crossover at 512 KiB: F2
 
 /// What is left out of NILFS2, and that it does not explain the difference.
 fn unexplained(found: &Results, of: fn(&Numbers) -> f64) -> String {
-    let with = |name: &str| found.varied.iter().find(|(n, _)| n == name).map(|(_, n)| of(n));
+    let of_one = |name: &str| found.varied.iter().find(|(n, _)| n == name).map(|(_, n)| of(n));
     let free = "not explained; checksums of its logs take no time here";
-    match (with("cpu page_writeback x2"), with("cpu, all, x2")) {
+    match (of_one("cpu page_writeback x2"), of_one("cpu, all, x2")) {
         // What costs those 2 us more for each page of a log, and nobody else, is a checksum.
         (Some(sums), Some(all)) => format!(
             "{free}, and at 2 GB/s would give {sums:.3}; with every CPU cost doubled, {all:.3}"
         ),
         _ => free.to_owned(),
     }
+}
+
+/// The variations of which that holds, by name.
+fn with(found: &Results, holds: impl Fn(&Numbers) -> bool) -> String {
+    let names = found.varied.iter().filter(|(_, n)| holds(n)).map(|(name, _)| name.as_str());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn judge(found: &Results) -> Result<Vec<Judged>, MachineError> {
@@ -45,19 +51,20 @@ pub(super) fn judge(found: &Results) -> Result<Vec<Judged>, MachineError> {
         |of: fn(&Numbers) -> f64| format!("overwriting an existing file: {:.3}", of(&found.filled));
     let why = format!("{PLACES}; {}", filled(|n| n.small));
     emit("fig1.f2fs_best_small", over(|n| n.small).why(why))?;
-    let why = format!("{PLACES}; {}", filled(|n| n.large));
+    let is_below = |n: &Numbers| n.large < found.numbers.large;
+    let below = match with(found, is_below) {
+        names if names.is_empty() => String::new(),
+        names => format!("; EXT4 is below F2FS at some size with {names}"),
+    };
+    let why = format!("{PLACES}; {}{below}", filled(|n| n.large));
     emit("fig1.ext4_best_large", over(|n| n.large).why(why))?;
     let why = format!("{}; {}", unexplained(found, |n| n.nilfs2), filled(|n| n.nilfs2));
     emit("fig1.nilfs2", over(|n| n.nilfs2).why(why))?;
     let turns = |n: &Numbers| n.random_first < found.numbers.random_first;
-    let turned: Vec<&str> =
-        found.varied.iter().filter(|(_, n)| turns(n)).map(|(name, _)| name.as_str()).collect();
     let first = over(|n| n.random_first);
-    let first = match turned.is_empty() {
-        true => first,
-        false => {
-            first.why(format!("EXT4 is close, and first at some size with {}", turned.join(", ")))
-        }
+    let first = match with(found, turns) {
+        turned if turned.is_empty() => first,
+        turned => first.why(format!("EXT4 is close, and first at some size with {turned}")),
     };
     emit("fig2.f2fs_best", first)?;
     // Both write in place: a drive alone would make no difference.

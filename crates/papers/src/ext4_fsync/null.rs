@@ -165,8 +165,8 @@ mod tests {
     fn costs_are_those_of_single_commands() {
         let costs = Costs::of(wp_device::find("ssd-128").expect("in the list"));
         assert!((costs.write - 25_447.3).abs() < 0.1, "{}", costs.write);
-        assert!((costs.flush - 690_000.0).abs() < 0.1, "{}", costs.flush);
-        assert!((costs.growth(10) - 1.1713).abs() < 1e-3, "{}", costs.growth(10));
+        assert!((costs.flush - 970_000.0).abs() < 0.1, "{}", costs.flush);
+        assert!((costs.growth(10) - 1.1246).abs() < 1e-3, "{}", costs.growth(10));
         assert!((costs.step() - 9.5).abs() < 1e-9, "{}", costs.step());
     }
 }

@@ -106,7 +106,7 @@ pub struct Claim {
     pub is_input: bool,
     /// What the null predictor gives.
     pub null: Option<f64>,
-    /// What ±50 % on assumed parameters gives.
+    /// What the intervals of the parameters give.
     pub interval: Option<[f64; 2]>,
     /// The verdict.
     pub verdict: Verdict,

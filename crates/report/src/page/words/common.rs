@@ -22,12 +22,12 @@ texts! {
     CLAIM: "Claim", "주장";
     CLAIMS_OF: "Claims: predictions", "주장: 예측";
     INPUTS_OF: "Inputs: no evidence", "입력: 아무것도 증명하지 않음";
-    NO_INPUTS: "No claim of this paper is an input. The inputs are the device profile and the CPU costs; values without a source are assumed, and varied by ±50 % for the intervals.",
-        "이 논문의 주장 가운데 입력으로 쓴 것은 없습니다. 입력은 장치 프로파일과 CPU 비용뿐이며, 출처가 없는 값은 가정으로 두고 절반씩 바꾸어 구간을 구했습니다.";
+    NO_INPUTS: "No claim of this paper is an input. The inputs are the device profile and the CPU costs; a value without a source is assumed. For the intervals such a value is halved and doubled, or raised by half; a value with an interval of its own takes both ends of it.",
+        "이 논문의 주장 가운데 입력으로 쓴 것은 없습니다. 입력은 장치 프로파일과 CPU 비용뿐이며, 출처가 없는 값은 가정입니다. 구간을 구할 때 가정한 값은 절반과 두 배(또는 1.5배)로 바꾸고, 자체 구간이 있는 값은 그 양 끝을 씁니다.";
     INPUTS_ARE: "These numbers of the paper set parameters of the model (device latencies, CPU costs). Reproducing them is no evidence.",
         "논문의 이 값들은 모델의 매개변수(장치 지연, CPU 비용)를 정하는 데 썼습니다. 같은 값이 나온다는 사실은 증거가 되지 않습니다.";
     BAND: "Band", "허용 범위";
-    INTERVAL: "±50 %", "±50 % 구간";
+    INTERVAL: "interval", "구간";
     NULL: "Null", "귀무 예측";
     VERDICT: "Verdict", "판정";
     PLACE: "Position in the band", "범위 안의 위치";
@@ -38,8 +38,8 @@ texts! {
     FOLLOWS: "follows from inputs", "입력에서 도출됨";
     INCONSISTENT: "paper inconsistent", "논문 자체 모순";
     NOT_MODELLED: "not modelled", "모델 없음";
-    MATCH_IS: "our value is inside the band, and stays inside when each assumed parameter changes by ±50 %",
-        "우리 값이 허용 범위 안에 있고, 가정한 매개변수를 각각 ±50 % 바꾸어도 범위를 벗어나지 않습니다";
+    MATCH_IS: "our value is inside the band, and stays inside over the interval of each parameter",
+        "우리 값이 허용 범위 안에 있고, 각 매개변수의 구간 전체에서 범위를 벗어나지 않습니다";
     DIFFERS_IS: "our value or its interval leaves the band",
         "우리 값 또는 그 구간이 허용 범위를 벗어납니다";
     FOLLOWS_IS: "a closed form of the inputs (the null predictor) is also inside the band and within 3 % of our value: the model adds nothing",
