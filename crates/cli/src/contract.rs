@@ -369,16 +369,26 @@ pub static CONTRACTS: &[Contract] = &[
     verb(
         "kernel-lab",
         "no power failure lost data that the guest had fsynced; with --run the program ended with 0, \
-         and no crash state that was explored breaks a rule",
+         and no crash state that was explored breaks a rule; with --suite fstests-GROUP a test \
+         passed, and none failed",
         counted(
-            "power failures, requests or crash states",
-            &["/report/cycles", "/rows", "/guest", "/requests", "/totals/raw_states", "/mounted"],
+            "power failures, requests, crash states or passed tests",
+            &[
+                "/report/cycles",
+                "/rows",
+                "/guest",
+                "/requests",
+                "/totals/raw_states",
+                "/mounted",
+                "/passed",
+            ],
         ),
         &[
             (
                 Exit::No,
                 "a power failure lost fsynced data, the program of --run failed, a crash state \
-                 breaks a rule, or the kernel recovers one to other files",
+                 breaks a rule, or the kernel recovers one to other files; a test of xfstests \
+                 failed or took too long, or none passed",
             ),
             NO_GUEST,
             SIMULATED,

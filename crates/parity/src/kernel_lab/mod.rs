@@ -12,6 +12,7 @@
 
 mod beside;
 mod compare;
+pub mod fstests;
 pub mod fsyncs;
 mod kernel;
 mod program;

@@ -53,6 +53,8 @@ pub struct ProgramPlan {
     pub cpu: &'static Profile,
     /// Wall-clock time that the guest may take.
     pub limit: Duration,
+    /// Has the guest another drive of the same kind, `/dev/vdc`, with nothing on it?
+    pub scratch_drive: bool,
 }
 
 /// What has come of it.
@@ -125,13 +127,16 @@ impl ProgramPlan {
 /// Where the file system is for commands that need these folders. Errors: the host has no such
 /// directory.
 pub(super) fn place(folders: &[PathBuf]) -> Result<&'static str, String> {
-    let is_free = |place: &&str| {
-        Path::new(place).is_dir() && !folders.iter().any(|folder| folder.starts_with(place))
-    };
-    PLACES
-        .into_iter()
-        .find(is_free)
+    places(folders)
+        .next()
         .ok_or_else(|| format!("none of {} is a directory for the file system", PLACES.join(", ")))
+}
+
+/// All such directories.
+pub(super) fn places(folders: &[PathBuf]) -> impl Iterator<Item = &'static str> {
+    PLACES.into_iter().filter(|place| {
+        Path::new(place).is_dir() && !folders.iter().any(|folder| folder.starts_with(place))
+    })
 }
 
 /// Folders as words of the guest's shell.
@@ -183,7 +188,14 @@ pub fn run_program(
         late |= start.elapsed() > plan.limit;
         stopped || late
     };
-    let ended = session::serve(kernel, &share, drive, plan.cpu, &mut stop)?;
+    let other = match plan.scratch_drive {
+        true => {
+            let model = make_device(name, params).map_err(|e| e.to_string())?;
+            Some(Drive::new(name, model, Loss::Model))
+        }
+        false => None,
+    };
+    let ended = session::serve_with(kernel, &share, (drive, other), plan.cpu, &mut stop)?;
     if ended.stopped {
         return Err(match late {
             true => ProgramError::TooLong(plan.limit, share.read("run.out")),

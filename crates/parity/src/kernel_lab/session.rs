@@ -21,6 +21,7 @@ const HOST_C: &str = include_str!("host.c");
 /// Sockets in the folder above the one that is shared.
 const DISK: &str = "disk";
 const CONTROL: &str = "control";
+const SCRATCH: &str = "scratch";
 const CALENDAR: &str = "calendar";
 
 /// The folder that a guest and the host share. Its `run.sh` is what the guest does.
@@ -112,6 +113,17 @@ pub(super) fn serve(
     cpu: &Profile,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Ended, String> {
+    serve_with(kernel, share, (drive, None), cpu, stop)
+}
+
+/// The same with another drive, if there is one: the guest's third disk.
+pub(super) fn serve_with(
+    kernel: &Kernel,
+    share: &Share,
+    (drive, scratch): (Drive, Option<Drive>),
+    cpu: &Profile,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Ended, String> {
     let at = |e: io::Error| share.error(&e);
     let mut machine = Machine::new();
     let costs = cpu.model().profile;
@@ -121,7 +133,12 @@ pub(super) fn serve(
     machine.add(drive, &share.scratch.join(DISK), 1).map_err(at)?;
     machine.add_control(&share.scratch.join(CONTROL)).map_err(at)?;
     let mut guest = Guest::listen(&share.scratch.join(CALENDAR), DATE).map_err(at)?;
-    let mut running = kernel.boot(&share.path, CALENDAR, &[DISK, CONTROL])?;
+    let mut disks = vec![DISK, CONTROL];
+    if let Some(scratch) = scratch {
+        machine.add(scratch, &share.scratch.join(SCRATCH), 1).map_err(at)?;
+        disks.push(SCRATCH);
+    }
+    let mut running = kernel.boot(&share.path, CALENDAR, &disks)?;
     let mut stopped = false;
     let mut is_over = || {
         stopped |= stop();
@@ -129,7 +146,9 @@ pub(super) fn serve(
     };
     machine.serve_guest(&mut guest, &mut is_over)?;
     running.end();
-    let mut drive = machine.drives.pop().ok_or("the machine has no drive")?;
+    let mut drives = machine.drives.drain(..);
+    let mut drive = drives.next().ok_or("the machine has no drive")?;
+    drop(drives);
     drive.end_record().map_err(at)?;
     Ok(Ended { drive, stopped, virtual_ns: guest.now().0, charged: machine.charged() })
 }

@@ -4,12 +4,18 @@ use std::path::PathBuf;
 
 use crate::cmd::crash::log::ExploreArgs;
 
+/// File system of the guest where none is named.
+pub(super) const FS: &str = "ext4";
+/// Drive where none is named.
+pub(super) const DEVICE: &str = "ssd-128,capacity_bytes=536870912";
+
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n\
     \x20 writepath kernel-lab --setup check\n\
     \x20 writepath kernel-lab --fs f2fs --cycles 1000\n\
     \x20 writepath kernel-lab --suite ext4\n\
+    \x20 writepath kernel-lab --suite fstests-quick --tests xfstests-dev\n\
     \x20 writepath kernel-lab --run ./app.sh --check ./check.sh --explore")]
 pub struct Args {
     /// Run a shell command in the guest, on the mounted file system
@@ -36,11 +42,11 @@ pub struct Args {
     #[arg(long, value_name = "CMD", conflicts_with = "suite")]
     #[arg(help_heading = "Program")]
     pub(super) setup: Option<String>,
-    /// With --run: wall-clock limit of the guest: 90s, 5m
+    /// Wall-clock limit of a guest with a program or test: 90s, 5m
     ///
     /// A program that waits for time to pass without a system call never ends: in virtual time the
     /// CPU takes none.
-    #[arg(long, value_name = "TIME", default_value = "5m", requires = "run")]
+    #[arg(long, value_name = "TIME", default_value = "5m")]
     #[arg(help_heading = "Program", hide_short_help = true)]
     pub(super) guest_limit: String,
     /// With --run: write what the drive was sent as a new log for `crash log`
@@ -59,12 +65,21 @@ pub struct Args {
     #[arg(long, value_name = "DIR", requires = "setup")]
     #[arg(help_heading = "Guest", hide_short_help = true)]
     pub(super) to: Option<PathBuf>,
-    /// Run a suite of campaigns, one table: f2fs-oprw, ext4 or others
+    /// Run a suite, one table: f2fs-oprw, ext4, others or fstests-GROUP
     ///
-    /// f2fs-oprw is table 6.2 of that paper.
+    /// f2fs-oprw is table 6.2 of that paper. fstests-GROUP, fstests-quick for example, runs the
+    /// generic tests of a group of xfstests: each in a guest of its own, on a test device and a
+    /// scratch device of --device. It needs --tests, and each test has --guest-limit.
     #[arg(long, value_name = "NAME")]
-    #[arg(conflicts_with_all = ["fs", "mount", "device", "jobs", "trace", "all"])]
+    #[arg(conflicts_with_all = ["trace", "all"])]
     pub(super) suite: Option<String>,
+    /// With --suite fstests-GROUP: built checkout of xfstests
+    #[arg(long, value_name = "DIR", requires = "suite")]
+    pub(super) tests: Option<PathBuf>,
+    /// With --suite fstests-GROUP: only these tests, joined by commas
+    #[arg(long, value_name = "TESTS", requires = "tests", value_delimiter = ',')]
+    #[arg(hide_short_help = true)]
+    pub(super) only: Vec<String>,
     /// Run --run on a second kernel as well; compare the requests
     ///
     /// Exit status 1 if the drive was not sent the same requests, in the order of submission, with
@@ -104,7 +119,7 @@ pub struct Args {
     #[command(flatten)]
     pub(super) states: ExploreArgs,
     /// File system of the guest: ext4, f2fs, btrfs, nilfs2 or xfs
-    #[arg(long, default_value = "ext4")]
+    #[arg(long, default_value = FS)]
     pub(super) fs: String,
     /// Mount options, joined by commas
     #[arg(long, value_name = "OPTIONS", default_value = "")]
@@ -115,7 +130,7 @@ pub struct Args {
     #[arg(hide_default_value = true)]
     pub(super) mkfs: String,
     /// Drive preset and parameters
-    #[arg(long, value_name = "PRESET", default_value = "ssd-128,capacity_bytes=536870912")]
+    #[arg(long, value_name = "PRESET", default_value = DEVICE)]
     pub(super) device: String,
     /// Writes a power failure may lose: model or contract
     ///

@@ -7,6 +7,7 @@
 mod args;
 mod compare;
 mod explore;
+mod fstests;
 mod kernel_states;
 mod plan;
 mod program;
@@ -39,6 +40,7 @@ fn asked(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     match Asked::new(a).map_err(|wrong| wrong.told(out))? {
         Asked::Setup(asked) => setup::run(&asked, out),
         Asked::Suite(guest, suite) => suite::run(&Session::new(&guest, out)?, &suite, out),
+        Asked::Fstests(guest, asked) => fstests::run(&Session::new(&guest, out)?, &asked, out),
         Asked::Program(guest, asked) => {
             program::run(&Session::new(&guest, out)?, &asked, &a.states, out)
         }

@@ -7,17 +7,21 @@ use std::time::Duration;
 use wp_machine::make_device;
 use wp_machine::profile::Profile;
 use wp_machine::spec::device;
+use wp_parity::kernel_lab::fstests::Checkout;
 use wp_parity::kernel_lab::suite::{Row, SUITES, Suite as Table};
 use wp_parity::kernel_lab::{CutBy, FILE_SYSTEMS, MOST_JOBS, Plan, ProgramPlan};
 use wp_serve::drive::freeze::Loss;
 
-use super::args::Args;
+use super::args::{Args, DEVICE, FS};
 use crate::cmd::host_command;
 use crate::output::{Exit, Out};
 
 /// Virtual seconds that the machine stays on behind a program: twice the age at which Linux writes
 /// back what is dirty (`dirty_expire_centisecs`).
 const REST_S: u64 = 60;
+
+/// What the name of a suite of xfstests begins with; the group follows.
+const FSTESTS: &str = "fstests-";
 
 /// What is wrong in a command line.
 pub(super) struct Wrong {
@@ -45,6 +49,8 @@ pub(super) enum Asked {
     Campaign(Guest, Box<Campaign>),
     /// A table of campaigns.
     Suite(Guest, Suite),
+    /// Tests of xfstests.
+    Fstests(Guest, Box<Fstests>),
     /// A program of the host.
     Program(Guest, Box<Program>),
 }
@@ -133,6 +139,18 @@ pub(super) struct Explore {
     pub seed: u64,
 }
 
+/// Tests of xfstests.
+pub(super) struct Fstests {
+    /// The suite, as the user named it.
+    pub name: String,
+    /// What each test has, but for its commands.
+    pub plan: ProgramPlan,
+    pub tree: Checkout,
+    pub tests: Vec<String>,
+    /// The device, as the user wrote it.
+    pub device: String,
+}
+
 /// A table of campaigns.
 pub(super) struct Suite {
     pub table: &'static Table,
@@ -169,7 +187,10 @@ impl Asked {
         }
         let guest = Guest { kernel, root, memory_mib };
         match &a.suite {
-            Some(name) => Ok(Asked::Suite(guest, suite(a, name)?)),
+            Some(name) => match name.strip_prefix(FSTESTS) {
+                Some(group) => Ok(Asked::Fstests(guest, Box::new(fstests(a, name, group)?))),
+                None => Ok(Asked::Suite(guest, suite(a, name)?)),
+            },
             None => {
                 let row = (&*a.fs, &*a.mount, &*a.device, a.jobs);
                 Ok(Asked::Campaign(guest, Box::new(campaign(a, row, a.keep.clone())?)))
@@ -178,11 +199,64 @@ impl Asked {
     }
 }
 
+/// The tests of a group. Errors: no tree, no such group or test.
+fn fstests(a: &Args, name: &str, group: &str) -> Result<Fstests, Wrong> {
+    verify_fs(&a.fs)?;
+    let Some(folder) = &a.tests else {
+        let message = format!("--suite {name}: needs the tests");
+        return Err(Wrong::new("suite", message, "--tests DIR, a built checkout of xfstests"));
+    };
+    let wrong = |e: String| Wrong::new("tests", e, "git clone xfstests-dev, run make in it");
+    let tree = Checkout::find(folder).map_err(wrong)?;
+    let of_group =
+        tree.group(group).map_err(|e| Wrong::new("tests", e, "--suite fstests-quick"))?;
+    if let Some(unknown) = a.only.iter().find(|test| !tree.has(test)) {
+        let message = format!("--only {unknown}: {} has no such test", folder.display());
+        return Err(Wrong::new("tests", message, "--only generic/001,generic/002"));
+    }
+    let tests = if a.only.is_empty() { of_group } else { a.only.clone() };
+    let plan = ProgramPlan {
+        fs: a.fs.clone(),
+        mount: a.mount.clone(),
+        mkfs: a.mkfs.clone(),
+        device: drive_of(&a.device)?,
+        setup: None,
+        run: String::new(),
+        folders: Vec::new(),
+        rest_s: 0,
+        cpu: cpu(a)?,
+        limit: guest_limit(a)?,
+        scratch_drive: true,
+    };
+    Ok(Fstests { name: name.to_owned(), plan, tree, tests, device: a.device.clone() })
+}
+
+/// `--guest-limit`.
+fn guest_limit(a: &Args) -> Result<Duration, Wrong> {
+    let limit = wp_base::quantity::nanoseconds(&a.guest_limit).and_then(|ns| match ns {
+        0 => Err("must be more than 0".to_owned()),
+        ns => Ok(Duration::from_nanos(ns)),
+    });
+    limit.map_err(|e| Wrong::new("guest-limit", format!("--guest-limit: {e}"), "--guest-limit 5m"))
+}
+
 fn suite(a: &Args, name: &str) -> Result<Suite, Wrong> {
+    let given = [
+        ("--fs", a.fs != FS),
+        ("--mount", !a.mount.is_empty()),
+        ("--device", a.device != DEVICE),
+        ("--jobs", a.jobs != 1),
+        ("--tests", a.tests.is_some()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        let message = format!("--suite {name}: cannot be used with {option}");
+        return Err(Wrong::new("suite", message, "its rows have their own"));
+    }
     let Some(table) = SUITES.iter().find(|s| s.name == name) else {
         let known: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
         let message = format!("--suite {name}: unknown suite");
-        return Err(Wrong::new("suite", message, &format!("suites: {}", known.join(", "))));
+        let help = format!("suites: {}, fstests-GROUP", known.join(", "));
+        return Err(Wrong::new("suite", message, &help));
     };
     let of = |row: &Row| {
         let keep = a.keep.as_ref().map(|k| k.join(row.name().replace(' ', "-")));
@@ -226,13 +300,7 @@ fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
     let of_host = |line: &str| host_command(line, &folder);
     let (setup, run) = (a.setup.as_deref().map(of_host), of_host(line));
     let check = a.states.check().map(|(line, _)| of_host(line));
-    let limit = wp_base::quantity::nanoseconds(&a.guest_limit).and_then(|ns| match ns {
-        0 => Err("must be more than 0".to_owned()),
-        ns => Ok(Duration::from_nanos(ns)),
-    });
-    let limit = limit.map_err(|e| {
-        Wrong::new("guest-limit", format!("--guest-limit: {e}"), "--guest-limit 5m")
-    })?;
+    let limit = guest_limit(a)?;
     let plan = ProgramPlan {
         fs: a.fs.clone(),
         mount: a.mount.clone(),
@@ -244,6 +312,7 @@ fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
         rest_s: REST_S,
         cpu: cpu(a)?,
         limit,
+        scratch_drive: false,
     };
     plan.place().map_err(|e| Wrong::new("program", e, "run writepath in another folder"))?;
     let mount = a.compare_mount.clone();
