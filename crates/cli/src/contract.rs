@@ -295,6 +295,12 @@ pub static CONTRACTS: &[Contract] = &[
         ],
     ),
     verb(
+        "techniques",
+        "every claim was judged, with the pinned verdict",
+        counted("claims", &["/claims"]),
+        &[(Exit::No, "a verdict is not the pinned one"), FEATURE, SIMULATED, STOPPED],
+    ),
+    verb(
         "perturb",
         "every figure changes as predicted, or a reason is listed",
         counted("figures", &["/figures"]),

@@ -105,6 +105,11 @@ enum Verb {
     /// Prints speed, flushes, write amplification and crash results of every combination. Exit code
     /// 1 if a combination breaks a rule and no known bug explains it.
     Matrix(cmd::matrix::Args),
+    /// Judge published claims about techniques of the literature.
+    ///
+    /// Runs the experiments of each technique and judges claims whose bands were fixed before it
+    /// was built. Exit code 1 if a verdict is not the pinned one.
+    Techniques(cmd::technique_claims::Args),
     /// Repeat the papers' figures on slower flash and smaller buffers.
     ///
     /// Doubles program times, halves the buffer, does both, and compares each figure with what its
@@ -245,6 +250,7 @@ fn run(verb: Verb, out: &Out) -> ExitCode {
         Verb::Kernels(a) => cmd::kernels::run(&a, out),
         Verb::Crash(a) => cmd::crash::run(&a, out),
         Verb::Matrix(a) => cmd::matrix::run(&a, out),
+        Verb::Techniques(a) => cmd::technique_claims::run(&a, out),
         Verb::Perturb(a) => cmd::perturb::run(&a, out),
         Verb::Mkfs(a) => cmd::mkfs::run(&a, out),
         Verb::Mount(a) => cmd::mount::run(&a, out),

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "Papers and experiments",
-        &["reproduce", "matrix", "perturb", "check", "merge", "fio", "filebench"],
+        &["reproduce", "matrix", "techniques", "perturb", "check", "merge", "fio", "filebench"],
     ),
     ("Reference", &["list", "clean", "man", "completions"]),
 ];

@@ -122,6 +122,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "with journaling=barrier: fsync acts as fbarrier, fdatasync as fdatabarrier (BFS-OD)",
     },
     OptionSpec {
+        key: "force_copy",
+        when: When::Mount,
+        default: "",
+        help: "a commit logs a copy of each buffer, so no handle waits for a log write (Alibaba Cloud Linux)",
+    },
+    OptionSpec {
         key: "relatime",
         when: When::Mount,
         default: "",
@@ -384,6 +390,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             epoch_secs: env.epoch_secs,
             async_commit: switch(o, "journal_async_commit"),
             dual: dual_mode(o)?,
+            force_copy: switch(o, "force_copy"),
             ordering_only: switch(o, "ordering_only"),
             relatime: switch(o, "relatime"),
             count_access: switch(o, "count_access"),

@@ -289,6 +289,11 @@ impl Journal {
             let mut next = Some(first);
             while let Some(key) = next {
                 self.rt.cpu(CpuOp::JournalBlock, 1).await;
+                if self.opts.force_copy && self.st.borrow().heads.get(key).frozen.is_none() {
+                    // A page and a copy into it. That of a read has a look-up in it besides, so
+                    // this is an upper bound.
+                    self.rt.cpu(CpuOp::PageRead, 1).await;
+                }
                 let (mut tag, block) = self.freeze(c.tid, key);
                 if batch.is_empty() {
                     at = format.put_first_tag(descriptor, at, &tag, &self.sb.get().uuid);
@@ -374,7 +379,15 @@ impl Journal {
         let (versions, detached) = (st.versions.is_some(), version.is_some());
         let h = st.heads.get_mut(key);
         let b = h.buffer.clone();
+        let is_forced = self.opts.force_copy && !versions && h.frozen.is_none();
+        if is_forced {
+            // `do_get_write_access` tests for a copy before it tests for the shadow, so the next
+            // handle joins (case 2) instead of waiting (case 3).
+            h.frozen = Some(b.snapshot());
+        }
         let mut data = version.or(h.frozen.clone()).unwrap_or_else(|| b.snapshot());
+        st.counters.forced_copies += u64::from(is_forced);
+        let h = st.heads.get_mut(key);
         let mut flags = 0;
         let mut start = [0u8; 4];
         data.sub(0, 4).copy_to(&mut start);

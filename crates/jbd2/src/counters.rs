@@ -44,6 +44,8 @@ pub struct JournalCounters {
     pub control_blocks: u64,
     /// Blocks whose first word was escaped.
     pub escaped: u64,
+    /// Buffers that commits copied because [`crate::JournalOptions::force_copy`] asks for it.
+    pub forced_copies: u64,
     /// `get_write_access` calls by [`Conflict`].
     pub conflicts: [u64; 8],
     /// Virtual time spent waiting in the shadow.
@@ -103,6 +105,7 @@ impl JournalCounters {
             ("blocks_logged", self.blocks_logged),
             ("control_blocks", self.control_blocks),
             ("escaped", self.escaped),
+            ("forced_copies", self.forced_copies),
             ("shadow_wait_ns", self.shadow_wait_ns),
             ("home_write_waits", self.home_write_waits),
             ("locked_waits", self.locked_waits),

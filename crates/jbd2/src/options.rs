@@ -142,6 +142,10 @@ pub struct JournalOptions {
     pub async_commit: bool,
     /// How commits become durable.
     pub mode: CommitMode,
+    /// A commit logs a copy of every buffer, so that no handle waits for a log write (`force_copy`
+    /// of Alibaba Cloud Linux, `/proc/fs/jbd2/DEV/force_copy`). Not with versions of buffers, which
+    /// are logged from copies already.
+    pub force_copy: bool,
     /// A synchronous handle waits at least this long for company (`min_batch_time`, 0).
     pub batch_min: Span,
     /// A synchronous handle waits at most this long for company (`max_batch_time`, 15 ms; 0 =
@@ -173,6 +177,7 @@ impl Default for JournalOptions {
             barrier: true,
             async_commit: false,
             mode: CommitMode::Flush,
+            force_copy: false,
             batch_min: Span::ZERO,
             batch_max: Span::millis(15),
             abort_on_data_error: false,

@@ -33,6 +33,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod serve;
+pub mod technique_claims;
 pub mod techniques;
 pub mod today;
 pub mod trace;

@@ -35,6 +35,7 @@ mod lazy_init;
 mod mapped;
 mod mballoc;
 mod mount;
+mod mount_check;
 mod namei;
 mod ops;
 mod orlov;

@@ -53,6 +53,9 @@ pub struct MountOptions {
     pub async_commit: bool,
     /// BarrierFS' dual-mode journaling, and CJFS' additions to it.
     pub dual: Option<DualMode>,
+    /// `force_copy` of Alibaba Cloud Linux: a commit logs copies, so no handle waits for a log
+    /// write.
+    pub force_copy: bool,
     /// With dual-mode journaling: fsync only orders, as if the program called `fbarrier`.
     pub ordering_only: bool,
     /// Reads update access times as Linux's default has it (`relatime`), or never do (`noatime`).
@@ -100,7 +103,7 @@ pub struct MountOptions {
 }
 
 /// Default of [`MountOptions::zeroout_kib`] (`EXT4_EXT_ZERO_LEN`).
-const ZEROOUT_KIB: u32 = 32;
+pub(super) const ZEROOUT_KIB: u32 = 32;
 
 impl MountOptions {
     /// The kernel's defaults in `era`, on disk `disk` with device number `major:minor`.
@@ -112,6 +115,7 @@ impl MountOptions {
             dioread_nolock: None,
             async_commit: false,
             dual: None,
+            force_copy: false,
             ordering_only: false,
             relatime: false,
             count_access: false,
@@ -133,36 +137,6 @@ impl MountOptions {
             epoch_secs: 1_700_000_000,
             writeback: WbPolicy::of(wp_cache::Era::of(era.version), (major, minor)),
         }
-    }
-}
-
-impl MountOptions {
-    /// Errors: `Invalid` for options that this kernel refuses together.
-    fn check(&self) -> FsResult<()> {
-        let ordered = self.data == DataMode::Ordered;
-        if self.async_commit && self.table_trim == TableTrim::Safe {
-            // Nothing is flushed between a discard and the revokes of what it replaces.
-            return Err(FsError::Invalid("inode_trim=safe with journal_async_commit"));
-        }
-        if self.ordering_only && self.dual.is_none() {
-            return Err(FsError::Invalid("ordering_only without journaling=barrier"));
-        }
-        if self.dual.is_some() {
-            if self.async_commit {
-                return Err(FsError::Invalid("journal_async_commit with journaling=barrier"));
-            }
-            if self.discard || self.table_trim != TableTrim::Off {
-                // A discard has no place in the order of writes.
-                return Err(FsError::Invalid("discard, inode_trim with journaling=barrier"));
-            }
-        }
-        if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib {
-            return Err(FsError::Invalid("extent_max_zeroout_kb: before 3.7 it is 7 blocks"));
-        }
-        if self.async_commit && ordered && self.era.refuses_async_ordered {
-            return Err(FsError::Invalid("journal_async_commit in data=ordered mode"));
-        }
-        Ok(())
     }
 }
 
@@ -379,6 +353,7 @@ impl Ext4 {
             abort_on_data_error: self.opts.data_err_abort,
             era,
             mode: self.opts.dual.map_or(CommitMode::Flush, CommitMode::Barrier),
+            force_copy: self.opts.force_copy,
             observer: Some(conflicts),
             observe_all: self.opts.count_access,
             epoch_secs: self.opts.epoch_secs as u64,

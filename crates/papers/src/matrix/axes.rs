@@ -31,6 +31,11 @@ const DISCARD: &[Value] =
 /// Drives of ext4, which lives on no zones.
 const EXT4_DRIVES: [&str; 3] = ["volatile", "plp", "ordered"];
 
+/// Techniques of the literature on ext4, each beside plain jbd2 of the newest kernel: the value
+/// that stands for journaling, its techniques, its drives.
+const EXT4_LITERATURE: &[(&str, &[&str], &[&str])] =
+    &[("force-copy", &["unwritten-first", "force-copy"], &["volatile", "plp"])];
+
 /// F2FS' modes of fsync.
 const MODES: &[Value] = &[
     ("posix", &["posix"]),
@@ -80,6 +85,17 @@ pub fn combinations() -> Vec<Combination> {
                     });
                 }
             }
+        }
+    }
+    for (name, techniques, drives) in EXT4_LITERATURE {
+        for drive in drives.iter().map(|d| Drive::of(d)) {
+            all.push(Combination {
+                fs: &wp_ext4::ENTRY,
+                era: "6.18",
+                drive,
+                values: vec!["6.18", name, "none"],
+                techniques: techniques.to_vec(),
+            });
         }
     }
     for mode in MODES {

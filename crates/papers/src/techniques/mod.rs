@@ -7,6 +7,7 @@
 //!                a mount takes it on a drive with what the technique needs (tests);
 //!             2. where [`Conflict::mount_refuses`] says so, a mount with both is refused (a test).
 
+pub mod judge;
 mod table;
 
 use std::fmt;
@@ -26,6 +27,8 @@ pub enum Origin {
     Linux(&'static str),
     /// Literature that a paper names.
     Literature(&'static str),
+    /// The kernel of a distribution, on what a paper describes.
+    Distribution(&'static str),
     /// Ours, on what a paper left open.
     Ours(&'static str),
 }
@@ -37,6 +40,7 @@ impl Origin {
             Origin::Paper(slug)
             | Origin::Linux(slug)
             | Origin::Literature(slug)
+            | Origin::Distribution(slug)
             | Origin::Ours(slug) => slug,
         }
     }
@@ -48,6 +52,9 @@ impl fmt::Display for Origin {
             Origin::Paper(slug) => write!(f, "paper {slug}"),
             Origin::Linux(slug) => write!(f, "Linux (paper {slug})"),
             Origin::Literature(slug) => write!(f, "literature (named in paper {slug})"),
+            Origin::Distribution(slug) => {
+                write!(f, "a distribution's kernel (beyond paper {slug})")
+            }
             Origin::Ours(slug) => write!(f, "Writepath (beyond paper {slug})"),
         }
     }

@@ -174,6 +174,18 @@ pub static TECHNIQUES: &[Technique] = &[
         ..PLAIN
     },
     Technique {
+        name: "force-copy",
+        about: "force_copy of Alibaba Cloud Linux: the commit logs a copy of each buffer, so no \
+            handle waits for a log write (case 3)",
+        origin: Origin::Distribution(BARRIER),
+        on: "force_copy",
+        conflicts: &[
+            refused("versions", "versions of a buffer are logged from copies already"),
+            refused("no-conflicts", "versions of a buffer are logged from copies already"),
+        ],
+        ..PLAIN
+    },
+    Technique {
         name: "discard",
         about: "discard data blocks that a committed transaction freed, as this kernel version \
             does",
@@ -321,12 +333,12 @@ pub static TECHNIQUES: &[Technique] = &[
         "a page cache that holds in NVRAM the pages that an fsync would wait for",
         FSYNC,
     ),
+    named("per-block-group journaling", "one journal per block group, which shortens fsync", FSYNC),
     named(
-        "per-block-group journaling",
-        "one journal per block group, so that commits do not conflict",
+        "queue-depth adaptation",
+        "predicts an fsync and lowers the depth of the drive's queue before it",
         FSYNC,
     ),
-    named("queue-depth adaptation", "adapts the requests in flight to the drive", FSYNC),
     named(
         "HoraeFS",
         "passes the write order through persistent memory of the drive; data is sent without \
