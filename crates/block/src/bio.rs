@@ -5,6 +5,7 @@ use wp_base::{SECTOR_BYTES, Sector};
 use wp_medium::Slice;
 
 use crate::device::Status;
+use crate::flush_set::FlushSet;
 
 /// Called once when a bio ends, in interrupt context: it may submit and wake, it cannot wait.
 pub type EndIo = Box<dyn FnOnce(BioEnd)>;
@@ -87,6 +88,12 @@ impl Bio {
     /// Empties the device's volatile cache: `blkdev_issue_flush()` sends it synchronous (`FWS`).
     pub fn flush() -> Bio {
         Bio { op: Op::Flush, ..Bio::read(Sector(0), 0, Flags::PREFLUSH | Flags::SYNC) }
+    }
+
+    /// Makes some sectors of the device durable; counted from its start, also in a partition. Fails
+    /// on a device without [`crate::Limits::range_flush`].
+    pub fn flush_set(set: &FlushSet) -> Bio {
+        Bio { segs: set.encode(), ..Bio::flush() }
     }
 
     /// A cache barrier: see [`crate::BlockQueue::barrier`].

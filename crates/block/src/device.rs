@@ -59,6 +59,9 @@ pub struct Limits {
     /// Everything that it received before, and the write itself, persists before anything that it
     /// receives later. Others get the flag as well, and it means nothing to them.
     pub barrier_writes: bool,
+    /// Does it take a FLUSH of some sectors only ([`crate::FlushSet`]), as the RFLUSH paper has it?
+    /// If not, the block layer makes a FLUSH of all of one.
+    pub range_flush: bool,
     /// Its zones, if it has any.
     pub zones: Option<ZoneLimits>,
 }
@@ -83,6 +86,7 @@ impl Limits {
             hardware_queues: 1,
             barrier: false,
             barrier_writes: false,
+            range_flush: false,
             zones: None,
         }
     }
@@ -90,9 +94,9 @@ impl Limits {
 
 /// A request as the driver hands it to the device: one or more merged bios.
 ///
-/// Shape: `data` holds `sectors * 512` bytes in order for a write and nothing for the others;
-///        `sectors` is 0 for a
-/// flush. Of the flags [`Flags::FUA`] means something to a device, and [`Flags::BARRIER`] on a
+/// Shape: `data` holds `sectors * 512` bytes in order for a write, the set of a ranged flush
+///        ([`crate::FlushSet`]), and nothing for the others; `sectors` is 0 for a flush. Of the
+///        flags [`Flags::FUA`] means something to a device, and [`Flags::BARRIER`] on a
 /// flush where the device has barriers (it is a cache barrier then, no flush) or on a write where
 /// it has [`Limits::barrier_writes`]. The flush machine has taken the others apart.
 #[derive(Clone, Debug)]

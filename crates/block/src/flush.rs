@@ -23,6 +23,8 @@
 //!             together when it completes, while the next ones gather in the other list. While any
 //!             sequence has its data under way, a flush is put off, so that those data can share
 //!             their postflush; but not longer than `Habits::flush_patience`.
+//!             A flush of a set of sectors ([`crate::FlushSet`]) is a command of its own, shared
+//!             with none: what another asks for is another set.
 //! Queues:     each hardware queue has a machine of its own (`blk_flush_queue` of a
 //!             `blk_mq_hw_ctx`), and a request belongs to that of the core which it was submitted
 //!             on: flushes of different queues are not shared.
@@ -87,6 +89,7 @@ impl Core {
         if self.stops_at_gate(cx, rq) {
             return;
         }
+        let has_set = self.pool[rq].sectors == 0 && self.pool.has_data(rq);
         let r = &mut self.pool[rq];
         let mut needed = 0;
         let flush = if r.sectors > 0 { &site::PREFLUSH } else { &site::EMPTY_FLUSH };
@@ -106,7 +109,8 @@ impl Core {
         }
         let is_barrier = r.op == Op::Flush && r.flags.has(Flags::BARRIER) && cx.limits.barrier;
         r.flags = r.flags.without(Flags::PREFLUSH) | Flags::SYNC;
-        if needed == DATA || is_barrier {
+        let is_ranged = has_set && needed == PREFLUSH;
+        if needed == DATA || is_barrier || is_ranged {
             self.dispatch.push_back(rq);
             return;
         }

@@ -9,6 +9,7 @@ use wp_medium::Slice;
 use crate::bio::Bio;
 use crate::device::{Limits, Status};
 use crate::entry::{InFlight, Range};
+use crate::flush_set::FlushSet;
 use crate::plug::PlugGuard;
 use crate::queue::BlockQueue;
 
@@ -101,6 +102,11 @@ impl Partition {
     /// See [`BlockQueue::close_epoch`].
     pub fn close_epoch(&self) -> bool {
         self.queue.close_epoch()
+    }
+
+    /// See [`BlockQueue::flush_set`]; sectors count from the start of the partition.
+    pub async fn flush_set(&self, set: &FlushSet) -> Result<(), Status> {
+        self.queue.flush_set(&set.moved(self.range.start.0)).await
     }
 
     /// See [`BlockQueue::flush`].

@@ -331,6 +331,12 @@ impl Pool {
         data
     }
 
+    /// Has its first bio data?
+    pub(crate) fn has_data(&self, rq: RqId) -> bool {
+        let slot = self[rq].first;
+        slot != NONE && !self.bios.get(slot).segs.is_empty()
+    }
+
     /// Gives data back that the device did not take. It need not lie in the bios that it came from:
     /// nobody but `take_data` looks again.
     pub(crate) fn give_data(&mut self, rq: RqId, data: Vec<Slice>) {

@@ -116,6 +116,10 @@ impl Cut<'_> {
                 Entry::End(n) => {
                     out.push(mark(&format!("returned {}", self.played.ledger.called(*n))));
                 }
+                // A log knows no flush of a set, and what one leaves out is permitted to be lost.
+                Entry::Submit { op: Op::Flush, data, .. } if !data.is_empty() => {
+                    out.push(mark("flush of a set"));
+                }
                 Entry::Submit { op: Op::Flush, .. } => {
                     out.push(LogEntry::write(Sector(0), Vec::new(), LogFlags::FLUSH));
                 }

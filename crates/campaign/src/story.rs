@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use wp_base::event::{Flags, Op};
 use wp_base::{SECTOR_BYTES, Sector, Time};
+use wp_block::FlushSet;
 use wp_crash::{Entry, History};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_vfs::{BlockMap, FsEntry, Options, RecoveryPlan};
@@ -112,7 +113,7 @@ impl Cut<'_> {
                 }
                 Entry::Submit { id, op, flags, at, sectors, data } => {
                     let class = match op {
-                        Op::Flush => String::new(),
+                        Op::Flush => flush_words(data),
                         _ => format!(
                             "{:>9} +{sectors:<5}{}",
                             at.0,
@@ -247,6 +248,16 @@ impl Cut<'_> {
     pub fn recovered(&self) -> wp_base::FsResult<RecoveryPlan> {
         (self.fs.0.recover)(&self.view(self.medium()), self.fs.1)
     }
+}
+
+/// The set of a ranged flush; empty of a plain one.
+fn flush_words(payload: &[Slice]) -> String {
+    if payload.is_empty() {
+        return String::new();
+    }
+    let set = FlushSet::decode(payload);
+    let sectors: u64 = set.ranges().map(|(_, n)| n).sum();
+    format!("of {sectors} sectors in {} ranges", set.ranges().count())
 }
 
 /// A request in words.

@@ -22,6 +22,7 @@ use wp_base::{SECTOR_BYTES, Sector, Zone};
 use wp_block::{KeepInZone, LossEffect, ZoneOrder};
 use wp_medium::{Medium, Slice};
 
+use crate::flushed::Flushed;
 use crate::states::Kept;
 use crate::stretches::first_gone;
 use crate::tape::{Entry, Tape, device_of};
@@ -410,13 +411,12 @@ impl History {
         let mut complete: BTreeSet<u32> = BTreeSet::new();
         for (pos, (_, entry)) in tape.entries.iter().enumerate() {
             match entry {
-                Entry::Submit { id, op: Op::Flush, .. } => {
+                Entry::Submit { id, op: Op::Flush, data, .. } => {
                     let covered =
                         if contract.lying_flush { BTreeSet::new() } else { complete.clone() };
-                    // A flush is of one device.
-                    let own = |n: &u32| device_of(b.units[*n as usize].request) == device_of(*id);
-                    let covered = covered.into_iter().filter(own).collect();
-                    flushes.insert(*id, covered);
+                    let by = Flushed::of(*id, data);
+                    let covered = covered.into_iter().filter(|n| by.covers(&b.units[*n as usize]));
+                    flushes.insert(*id, covered.collect());
                 }
                 Entry::Submit { op: Op::Read, .. } => {}
                 Entry::Submit { id, op, flags, at, sectors, data } => {

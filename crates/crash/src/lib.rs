@@ -12,6 +12,7 @@
 mod ends;
 mod explore;
 mod faults;
+mod flushed;
 mod history;
 mod ledger;
 mod oracle;

@@ -15,7 +15,8 @@ pub(crate) fn check(limits: &Limits, rq: &DevRequest) -> Result<(), Status> {
         && rq.at.0.is_multiple_of(unit)
         && sectors.is_multiple_of(unit);
     let supported = match rq.op {
-        Op::Flush => return Ok(()),
+        Op::Flush if rq.data.is_empty() || limits.range_flush => return Ok(()),
+        Op::Flush => return Err(Status::NotSupported),
         Op::Discard => limits.discard,
         Op::Write => !rq.flags.has(Flags::FUA) || limits.fua,
         Op::Read => true,

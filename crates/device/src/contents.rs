@@ -6,7 +6,7 @@
 //!                it would hold more.
 
 use wp_base::{SECTOR_BYTES, Sector};
-use wp_block::{CrashView, LossEffect, LossUnit, LossWhy};
+use wp_block::{CrashView, FlushSet, LossEffect, LossUnit, LossWhy};
 use wp_medium::{Medium, Slice};
 
 use crate::chain::Chain;
@@ -30,6 +30,17 @@ struct Piece {
 }
 
 impl Piece {
+    /// The part of it in `at..at + sectors`.
+    fn within(&self, at: Sector, sectors: u64) -> Option<Piece> {
+        let from = at.0.max(self.at.0);
+        let end = (at.0 + sectors).min(self.at.0 + self.sectors);
+        (from < end).then(|| Piece {
+            at: Sector(from),
+            sectors: end - from,
+            data: cut(&self.data, (from - self.at.0) * SECTOR_BYTES, (end - from) * SECTOR_BYTES),
+        })
+    }
+
     /// What is left of it without `at..at + sectors`.
     fn without(self, at: Sector, sectors: u64) -> Vec<Piece> {
         let (start, end) = (self.at.0, self.at.0 + self.sectors);
@@ -224,6 +235,25 @@ impl Contents {
     pub(crate) fn flush_to(&mut self, mark: u64) {
         while self.dirty.first() < mark.min(self.dirty.end()) {
             self.settle_first();
+        }
+    }
+
+    /// Makes durable what was written before `mark` to sectors of the set.
+    pub(crate) fn flush_set_to(&mut self, mark: u64, set: &FlushSet) {
+        for n in self.dirty.first()..mark.min(self.dirty.end()) {
+            if !self.dirty.get(n).pieces.iter().any(|p| set.meets(p.at, p.sectors)) {
+                continue;
+            }
+            let mut left = std::mem::take(&mut self.dirty.get_mut(n).pieces);
+            for (at, sectors) in set.ranges() {
+                left.iter().for_each(|piece| {
+                    if let Some(inside) = piece.within(at, sectors) {
+                        write_all(&mut self.durable, inside.at, &inside.data);
+                    }
+                });
+                left = left.into_iter().flat_map(|p| p.without(at, sectors)).collect();
+            }
+            self.dirty.get_mut(n).pieces = left;
         }
     }
 

@@ -17,7 +17,8 @@ use std::collections::VecDeque;
 use wp_base::event::{DeviceWork, Flags, Op, Work, ZoneOp};
 use wp_base::{Span, Time, Zone};
 use wp_block::{
-    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, Limits, LossEffect, LossUnit, LossWhy,
+    Admit, CrashView, DevRequest, DeviceModel, Done, Effects, FlushSet, Limits, LossEffect,
+    LossUnit, LossWhy,
 };
 use wp_medium::Medium;
 
@@ -48,7 +49,13 @@ impl FixedConfig {
                 return Err(ConfigError::new("physical_block_bytes", bytes, why));
             }
         };
-        let limits = Limits { zones: zoned::limits(s)?, physical_bytes, ..simple_limits(s)? };
+        let limits = Limits {
+            zones: zoned::limits(s)?,
+            physical_bytes,
+            range_flush: s.switch("range_flush")?,
+            ..simple_limits(s)?
+        };
+        check_range_flush(&limits)?;
         if limits.barrier_writes && limits.zones.is_some() {
             let why = "cannot be combined with zones, which order their writes";
             return Err(ConfigError::new("barrier_writes", 1, why));
@@ -59,6 +66,19 @@ impl FixedConfig {
             limits,
         })
     }
+}
+
+/// Errors: a FLUSH of ranges where the order of writes says what is durable.
+pub(crate) fn check_range_flush(limits: &Limits) -> Result<(), ConfigError> {
+    let other = match () {
+        () if !limits.range_flush => return Ok(()),
+        () if limits.barrier_writes => {
+            "cannot be combined with barrier_writes, which keep an order"
+        }
+        () if limits.zones.is_some() => "cannot be combined with zones, which keep a prefix",
+        () => return Ok(()),
+    };
+    Err(ConfigError::new("range_flush", 1, other))
 }
 
 /// Limits of the devices without geometry.
@@ -78,6 +98,7 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         hardware_queues: 1,
         barrier: false,
         barrier_writes: s.switch("barrier_writes")?,
+        range_flush: false,
         zones: None,
         discard_granularity_sectors: if discard { 8 } else { 0 },
         discard_zeroes: discard,
@@ -240,7 +261,8 @@ impl DeviceModel for Fixed {
             }
             Op::Zone(ZoneOp::Reset | ZoneOp::ResetAll) => self.reset_zones(rq.op, rq.at),
             Op::Zone(_) => {}
-            Op::Flush => self.contents.flush_to(mark),
+            Op::Flush if rq.data.is_empty() => self.contents.flush_to(mark),
+            Op::Flush => self.contents.flush_set_to(mark, &FlushSet::decode(&rq.data)),
             Op::Discard => self.contents.discard(rq.at, u64::from(rq.sectors)),
         }
         fx.done.push(done);

@@ -8,8 +8,9 @@
 
 use std::rc::Rc;
 
+use wp_base::event::Op;
 use wp_base::{Sector, Time, Zone, ZoneLimits};
-use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, Limits, ZoneCut};
+use wp_block::{Admit, CrashView, DevRequest, DeviceModel, Effects, FlushSet, Limits, ZoneCut};
 use wp_medium::Medium;
 
 use crate::config::ConfigError;
@@ -75,9 +76,17 @@ impl DeviceModel for OffsetDevice {
         } else {
             assert!(rq.sectors == 0, "sector {} is no device's", rq.at.0);
         }
+        if rq.op == Op::Flush && !rq.data.is_empty() {
+            rq.data = FlushSet::decode(&rq.data).moved_back(self.at).encode();
+        }
         let place = rq.at;
         let admit = match self.inner.submit(now, rq, fx) {
-            Admit::Busy(rq) => Admit::Busy(DevRequest { at: place.advance(self.at), ..rq }),
+            Admit::Busy(mut rq) => {
+                if rq.op == Op::Flush && !rq.data.is_empty() {
+                    rq.data = FlushSet::decode(&rq.data).moved(self.at).encode();
+                }
+                Admit::Busy(DevRequest { at: place.advance(self.at), ..rq })
+            }
             accepted => accepted,
         };
         self.told(fx, before);

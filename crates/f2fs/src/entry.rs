@@ -13,7 +13,7 @@ use wp_vfs::{
 use crate::check::{self, CheckOptions};
 use crate::disk::SuperBlock;
 use crate::era::{Era, POLICIES};
-use crate::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted};
+use crate::fs::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions, Mounted, RangeFlush};
 use crate::image::{self, InspectOptions, RecoverOptions, Rules};
 use crate::mkfs::{MkfsOptions, mkfs};
 
@@ -60,6 +60,12 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "posix",
         help: "posix, strict or nobarrier; strict_fixed: strict, with a flush of data before the last node",
+    },
+    OptionSpec {
+        key: "rflush",
+        when: When::Mount,
+        default: "",
+        help: "RFLUSH, fsync flushes a set: log (sound), data (as published: nodes stay behind), file (data and own nodes)",
     },
     OptionSpec {
         key: "mode",
@@ -250,7 +256,8 @@ pub(crate) fn mkfs_options(o: &Options, bytes: u64) -> FsResult<MkfsOptions> {
 fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     Box::pin(async move {
         let options = mount_options(env, o)?;
-        let parts = std::iter::once(&env.part).chain(&env.more).cloned().collect();
+        let parts: Vec<_> = std::iter::once(&env.part).chain(&env.more).cloned().collect();
+        options.check_range_flush(&parts)?;
         let fs = F2fs::mount(&env.rt, parts, options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)
@@ -286,6 +293,8 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
                 return Err(FsError::Invalid(what));
             }
         },
+        range_flush: RangeFlush::from_name(text("rflush"))
+            .ok_or(FsError::Invalid("rflush: log, data or file"))?,
         mode: match text("mode") {
             "adaptive" => FsMode::Adaptive,
             "lfs" => FsMode::Lfs,

@@ -37,6 +37,12 @@ wp_base::sites! {
         CP_OTHER_DEVICES, Flush, "f2fs/checkpoint/other-devices":
             "all other devices are flushed before the pack's last block";
     }
+    "crates/f2fs/src/fs/range_flush.rs" {
+        RFLUSH_NODES, Flush, "f2fs/rflush/nodes":
+            "with rflush=log fsync flushes the nodes of other files that recovery reads before its own";
+        RFLUSH_OTHERS, Flush, "f2fs/rflush/others-data":
+            "with rflush=log fsync flushes the data of other files whose synced nodes it flushes";
+    }
     "crates/f2fs/src/fs/segments.rs" {
         FREE_LATER, Order, "f2fs/segments/free-later":
             "an emptied segment is reused only after the next checkpoint";

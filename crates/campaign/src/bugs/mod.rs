@@ -3,9 +3,11 @@
 
 mod cause;
 mod table;
+mod techniques;
 mod versions;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use cause::{Cause, cause};
@@ -16,7 +18,7 @@ use wp_base::FsError;
 use wp_crash::{Profile, Rule, Totals};
 use wp_machine::MachineError;
 use wp_machine::spec::file_system;
-use wp_workload::program::Program;
+use wp_workload::program::{Interleavings, Program};
 
 use crate::campaign::{Campaign, Watch, resume};
 use crate::findings::{Findings, Found};
@@ -77,6 +79,8 @@ enum Programs {
     Made(Make, u64),
     /// This one.
     Text(&'static str),
+    /// The interleavings of this one's threads.
+    Threads(&'static str),
 }
 
 const PLAIN: Side = Side {
@@ -113,7 +117,7 @@ pub fn versions_of(bug: &Bug) -> Option<[(&'static str, &'static str); 2]> {
 
 /// All that this build can show.
 pub fn all() -> impl Iterator<Item = &'static Bug> {
-    table::BUGS.iter().chain(versions::BUGS)
+    table::BUGS.iter().chain(versions::BUGS).chain(techniques::BUGS)
 }
 
 /// The bug of a number.
@@ -184,6 +188,12 @@ fn campaign(bug: &Bug, side: &Side, affected: bool) -> Result<Campaign, MachineE
         Programs::Text(text) => {
             let program = Program::parse(text).expect("a program of our own table");
             (Source::Text(program), 1)
+        }
+        Programs::Threads(text) => {
+            let program = Program::parse(text).expect("a program of our own table");
+            let all = Interleavings::of(&program, 1000, 1).expect("it has threads");
+            let count = all.programs().len() as u64;
+            (Source::Threads(Arc::new(all)), count)
         }
     };
     Ok(Campaign {

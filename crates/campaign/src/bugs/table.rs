@@ -49,9 +49,9 @@ pub(crate) use mends;
 /// F2FS so that no known hole is open: out of place, and a flush between data and nodes besides.
 const MENDED: &str = concat!("f2fs,mode=lfs,fsync_mode=strict_fixed,", mends!());
 /// What F2FS promises.
-const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
+pub(super) const F2FS_KEEPS: Profile = Profile::of(&wp_f2fs::ENTRY.promises);
 /// F2FS as it is mounted if nothing is said.
-const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
+pub(super) const F2FS: Side = Side { fs: "f2fs", elevator: "", ..PLAIN };
 /// A NILFS2 of few small segments.
 const NILFS2: Side = Side { params: &[("capacity_bytes", 6 << 20)], elevator: "", ..PLAIN };
 /// One of more and larger ones, so that no sync's logs go on in a next.

@@ -22,6 +22,7 @@ use wp_crash::{Rule, Violation};
 use wp_machine::parallel::each;
 
 mod ground;
+mod of_techniques;
 mod settings;
 mod witness;
 

@@ -15,6 +15,7 @@ use super::super::programs::{far, logged, moved, ordered};
 use super::super::sequences::Of;
 use super::super::wild::{self, Extras};
 use super::super::{Space, sequences, stress};
+use super::of_techniques::RFLUSH;
 
 /// Which programs a setting plays.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,6 @@ pub(super) enum Programs {
     Wild(u32),
     /// The same with every call that programs have.
     WildCalls(u32),
-
     /// [`stress::log`] of this number of rounds.
     Log(u32),
     /// [`stress::space`] of this number of rounds.
@@ -184,7 +184,6 @@ const SMALL: Setting<'static> = Setting {
     atomic: None,
     ..WILD
 };
-
 const MAIL: Setting<'static> = Setting {
     name: "6.18 mail",
     fs: "era=6.18,block_size=1024,journal_mb=1",
@@ -233,7 +232,7 @@ const ONE_BY_ONE: &[(&str, u64)] =
 const DUAL_VERSIONS: &str = "era=4.6,journaling=barrier,jh_versions=3,coalesce,compound_flush=3";
 
 /// F2FS without any known bug: a flush between data and nodes, and every fix.
-const FIXED: Setting<'static> = Setting {
+pub(super) const FIXED: Setting<'static> = Setting {
     name: "f2fs fixed",
     on: "f2fs",
     fs: concat!("mode=lfs,fsync_mode=strict_fixed,", mends!()),
@@ -476,6 +475,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     },
     FIXED,
     Setting { name: "f2fs posix", fs: "mode=lfs,wait_first_node,fsync_mode=posix", ..FIXED },
+    RFLUSH,
     ZONED,
     Setting { name: "f2fs oprw", fs: "wait_first_node,fsync_mode=posix,oprw", ..ZONED },
     Setting { name: "f2fs wild", programs: Programs::Wild(40), count: 16, ..FIXED },

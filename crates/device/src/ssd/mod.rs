@@ -117,13 +117,25 @@ pub struct Ssd {
 }
 
 /// A flush and what it waits for.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct PendingFlush {
     key: u32,
     /// Units begun before this serial are what it waits for.
     before_serial: u64,
     /// How many of them are still to be programmed.
     units: u32,
+    /// Of a ranged flush: serials of those that hold something of its set.
+    only: Option<Vec<u64>>,
+}
+
+impl PendingFlush {
+    /// Does it wait for the unit of this serial?
+    fn waits_for(&self, serial: u64) -> bool {
+        match &self.only {
+            Some(serials) => serials.contains(&serial),
+            None => serial < self.before_serial,
+        }
+    }
 }
 
 /// What the device has done, besides what its flash has.

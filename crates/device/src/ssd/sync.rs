@@ -10,10 +10,12 @@ use std::collections::VecDeque;
 
 use wp_base::event::Op;
 use wp_base::{Rng, Span, Time};
-use wp_block::Effects;
+use wp_block::{Effects, FlushSet};
 
 use crate::config::{ConfigError, Param, Settings};
-use crate::preset::p;
+use crate::preset::{NO_RANGES, p};
+use crate::ssd::buffer::Entry;
+use crate::ssd::durable::{SLOT_SECTORS, sector_of};
 use crate::ssd::ftl::Stream;
 use crate::ssd::{PendingFlush, Ssd, Timer};
 
@@ -26,6 +28,7 @@ pub(crate) const SYNC: [Param; 8] = [
     p("slow_flush_permille", 0, "permille", "assumed: every FLUSH takes the same overhead"),
     p("slow_flush_ns", 0, "ns", "assumed: a slow FLUSH takes no longer"),
     p("slow_flush_slc_full", 0, "switch", "1: FLUSHes are slow only while the SLC cache is full"),
+    p("range_flush", 0, "switch", NO_RANGES),
     p("flush_with_plp", 0, "switch", "0: a drive with power-loss protection reports no cache"),
 ];
 
@@ -120,7 +123,7 @@ impl Ssd {
     /// The unit of this serial is on the flash: FLUSHes that have waited for it last are over soon.
     pub(super) fn note_for_flushes(&mut self, now: Time, serial: u64, fx: &mut Effects) {
         let mut flushes = std::mem::take(&mut self.flushes);
-        for flush in flushes.iter_mut().filter(|f| serial < f.before_serial) {
+        for flush in flushes.iter_mut().filter(|f| f.waits_for(serial)) {
             flush.units -= 1;
             if flush.units == 0 {
                 Timer::Complete.set(now + self.flush_overhead(), u64::from(flush.key), fx);
@@ -132,8 +135,12 @@ impl Ssd {
 
     /// FLUSH `key` has its turn.
     pub(super) fn flush(&mut self, now: Time, decoded: Time, key: u32, fx: &mut Effects) {
-        self.pool.get_mut(key).left = self.seq;
         self.hold_for_flush(decoded, fx);
+        let payload = std::mem::take(&mut self.pool.get_mut(key).data);
+        if !payload.is_empty() {
+            return self.flush_set(now, decoded, key, &FlushSet::decode(&payload), fx);
+        }
+        self.pool.get_mut(key).left = self.seq;
         if !self.config.plp {
             for open in Stream::OF_HOST.map(|s| self.buffer.open(s)).into_iter().flatten() {
                 let unit = self.buffer.unit_mut(open);
@@ -143,7 +150,33 @@ impl Ssd {
             let units = self.buffer.host_outstanding();
             if units > 0 {
                 let before_serial = self.buffer.next_serial();
-                self.flushes.push(PendingFlush { key, before_serial, units });
+                self.flushes.push(PendingFlush { key, before_serial, units, only: None });
+                return;
+            }
+        }
+        Timer::Complete.set(decoded + self.flush_overhead(), u64::from(key), fx);
+    }
+
+    /// Ranged FLUSH `key` has its turn: it waits for the units that hold something of the set, and
+    /// pads those of them that still fill. The map's changes by discards stay in memory.
+    fn flush_set(&mut self, now: Time, decoded: Time, key: u32, set: &FlushSet, fx: &mut Effects) {
+        self.pool.get_mut(key).left = 0;
+        if !self.config.plp {
+            let in_set = |e: &Entry| set.meets(sector_of(e.lpn), u64::from(e.slots) * SLOT_SECTORS);
+            for stream in Stream::OF_HOST {
+                let Some(open) = self.buffer.open(stream) else { continue };
+                let unit = self.buffer.unit_mut(open);
+                if unit.entries.iter().any(in_set) {
+                    unit.ready = unit.ready.max(decoded);
+                    self.pad_and_close(now, stream, fx);
+                }
+            }
+            let held = self.buffer.units().filter(|u| u.entries.iter().any(in_set));
+            let serials: Vec<u64> = held.map(|u| u.serial).collect();
+            if !serials.is_empty() {
+                let (before_serial, units) = (self.buffer.next_serial(), serials.len() as u32);
+                let only = Some(serials);
+                self.flushes.push(PendingFlush { key, before_serial, units, only });
                 return;
             }
         }

@@ -346,6 +346,8 @@ impl F2fs {
 
     /// Writes the pack (`do_checkpoint`).
     async fn do_checkpoint(self: &Rc<Self>, reason: Reason) -> FsResult<()> {
+        // Every node was sent before, and none is while this goes on.
+        let noted = self.last_note();
         self.sync_meta(u64::MAX).await;
         let orphans = self.inos.orphans();
         let orphan_blocks =
@@ -387,6 +389,9 @@ impl F2fs {
             self.wait_cp().await;
         }
         debug_assert!(!last.flag(BufFlag::Dirty));
+        if self.opts.barrier && !self.cp_error() {
+            self.checkpointed(noted);
+        }
         self.release_inos();
         self.fsync_nodes.reset();
         self.counts.changed.set(false);

@@ -43,6 +43,7 @@ impl F2fs {
     /// The device of these blocks will hold something of the inode that is not flushed
     /// (`f2fs_update_device_state`).
     pub(super) fn note_device(&self, ino: u32, addr: u32, blocks: u32) {
+        self.note_unflushed(ino, addr, blocks);
         if self.io.parts.len() == 1 {
             return;
         }

@@ -11,6 +11,7 @@ use wp_base::{FsError, FsResult};
 use wp_rt::{Completion, CpuOp, Rt, WaitQueue};
 
 use super::mount::F2fs;
+use super::range_flush::{RangeFlush, Unflushed};
 use crate::site;
 
 /// Who waits for the thread's flush.
@@ -26,12 +27,15 @@ pub(crate) struct Flusher {
     queued: Cell<u32>,
     commands: RefCell<Vec<Command>>,
     wake: Rc<WaitQueue>,
+    /// With `rflush`, what may not be durable.
+    pub(super) unflushed: Unflushed,
 }
 
 impl Flusher {
     pub(super) fn new(rt: &Rt) -> Flusher {
         let wake = Rc::new(WaitQueue::new(rt, "flush thread"));
-        Flusher { queued: Cell::new(0), commands: RefCell::default(), wake }
+        let unflushed = Unflushed::default();
+        Flusher { queued: Cell::new(0), commands: RefCell::default(), wake, unflushed }
     }
 
     pub(super) fn stop(&self) {
@@ -55,6 +59,9 @@ impl F2fs {
     pub(crate) async fn issue_flush(&self, ino: u32) -> FsResult<()> {
         if !self.opts.barrier || !site::FSYNC_FLUSH.on() {
             return Ok(());
+        }
+        if self.opts.range_flush != RangeFlush::Off {
+            return self.issue_range_flush(ino).await;
         }
         self.rt.cpu(CpuOp::FlushIssue, 1).await;
         let f = &self.flusher;

@@ -165,6 +165,7 @@ impl F2fs {
             inode.map.take_times();
         }
         self.note_request();
+        self.note_synced(inode.ino);
         self.rt.cpu(CpuOp::SyncStart, 1).await;
         let out = self.do_sync(inode, kind, range, told).await;
         self.rt.cpu(CpuOp::SyncEnd, 1).await;

@@ -48,6 +48,7 @@ mod new_inode;
 mod nids;
 mod node;
 mod ops;
+mod range_flush;
 mod rename;
 mod replace;
 mod segments;
@@ -63,3 +64,4 @@ mod xattr;
 
 pub use mount::{DirectMode, F2fs, FsMode, FsyncMode, MountOptions};
 pub use ops::Mounted;
+pub use range_flush::RangeFlush;

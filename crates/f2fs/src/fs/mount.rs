@@ -23,6 +23,7 @@ use super::meta::Own;
 use super::nat::Nat;
 use super::nids::Nids;
 use super::node::FsyncNodes;
+use super::range_flush::RangeFlush;
 use super::space::Space;
 use crate::disk::{Checkpoint, Checksums, Geometry, SuperBlock, nid};
 use crate::era::Era;
@@ -77,6 +78,8 @@ pub struct MountOptions {
     pub direct: DirectMode,
     /// `barrier` / `nobarrier`.
     pub barrier: bool,
+    /// `rflush=`: what an fsync flushes.
+    pub range_flush: RangeFlush,
     /// `flush_merge`: flushes of several tasks are sent once.
     pub flush_merge: bool,
     /// `active_logs=`: 2, 4 or 6.
@@ -143,6 +146,7 @@ impl MountOptions {
             mode: FsMode::Adaptive,
             direct: DirectMode::Linux,
             barrier: true,
+            range_flush: RangeFlush::Off,
             flush_merge: true,
             active_logs: 6,
             background_gc: true,

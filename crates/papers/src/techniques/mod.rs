@@ -66,6 +66,8 @@ impl fmt::Display for Origin {
 pub enum Need {
     /// Barrier writes: what was received before one is not lost if something after it is there.
     OrderedWrites,
+    /// A FLUSH of some sectors only.
+    RangeFlush,
     /// Zones with write pointers.
     Zones,
     /// Discards.
@@ -79,6 +81,7 @@ impl Need {
     pub const fn name(self) -> &'static str {
         match self {
             Need::OrderedWrites => "a drive that keeps the order of barrier writes",
+            Need::RangeFlush => "a drive that flushes a set of sectors (range_flush=1)",
             Need::Zones => "a zoned drive, whose write pointers show what was written",
             Need::Discards => "a drive that supports discard",
             Need::ZeroesAfterDiscard => "a drive that reads zeroes after a discard",
@@ -89,6 +92,7 @@ impl Need {
     pub const fn is_met(self, drive: &Limits) -> bool {
         match self {
             Need::OrderedWrites => drive.barrier_writes,
+            Need::RangeFlush => drive.range_flush || !drive.volatile_cache,
             Need::Zones => drive.zones.is_some(),
             Need::Discards => drive.discard,
             Need::ZeroesAfterDiscard => drive.discard_zeroes,

@@ -262,6 +262,36 @@ pub static TECHNIQUES: &[Technique] = &[
         ..F2FS
     },
     Technique {
+        name: "rflush",
+        about: "RFLUSH, made sound: fsync flushes the file's data, every node since the last \
+            checkpoint, and the data of synced files whose nodes these are",
+        origin: Origin::Literature(OPRW),
+        on: "rflush=log",
+        needs: &[Need::RangeFlush],
+        conflicts: &[
+            refused("strict", RFLUSH_POSIX),
+            refused("strict-fixed", RFLUSH_POSIX),
+            refused("fsync-nobarrier", RFLUSH_POSIX),
+        ],
+        ..F2FS
+    },
+    Technique {
+        name: "rflush-published",
+        about: "RFLUSH as its published kernel has it: fsync flushes the data of the file, and \
+            its nodes stay in the volatile cache (H2)",
+        origin: Origin::Literature(OPRW),
+        on: "rflush=data",
+        needs: &[Need::RangeFlush],
+        conflicts: &[
+            unwise("rflush", "an fsync flushes one set"),
+            refused("strict", RFLUSH_POSIX),
+            refused("strict-fixed", RFLUSH_POSIX),
+            refused("fsync-nobarrier", RFLUSH_POSIX),
+        ],
+        unsafe_without: &[("power-loss protection", "H2")],
+        ..F2FS
+    },
+    Technique {
         name: "oprw",
         about: "order-preserving recovery by write pointers: recovery ignores a node whose data \
             was not written, so fsync sends nodes without waiting for data",
@@ -351,12 +381,12 @@ pub static TECHNIQUES: &[Technique] = &[
         "a translation layer that appends to one superblock recovers writes in their order",
         OPRW,
     ),
-    named("RFLUSH", "a flush for a range, not for all of the cache", OPRW),
     named("OptFS", "order by checksums and asynchronous durability notices", OPRW),
     named("iJournaling", "fsync logs one file, not the whole compound transaction", OPRW),
     named("MAX", "F2FS for many cores: per-core logs and locks", OPRW),
 ];
 
+const RFLUSH_POSIX: &str = "only fsync_mode=posix ends with a flush that can be narrowed";
 const PARTS_OF_VERSIONS: &str = "only one number of versions applies";
 
 /// Two eras.

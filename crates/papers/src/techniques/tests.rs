@@ -10,16 +10,20 @@ use super::*;
 /// A drive with all that any technique needs, but zones.
 const DRIVE: &[(&str, u64)] = &[("capacity_bytes", 64 << 20), ("barrier_writes", 1)];
 
+/// One that flushes sets of sectors, which no drive with barrier writes does.
+const RANGES: &[(&str, u64)] = &[("capacity_bytes", 64 << 20), ("range_flush", 1)];
+
 /// What a mount with these options says.
-fn mounted(fs: &str, options: &str, zoned: bool) -> Result<(), MachineError> {
+fn mounted(fs: &str, options: &str, needs: &[Need]) -> Result<(), MachineError> {
     let fs = registry::find("file system", registry::FILE_SYSTEMS, |f| f.name, fs)
         .map_err(MachineError::Config)?;
     let options =
         Options::parse(options, fs.options).map_err(|e| MachineError::Config(e.to_string()))?;
     let fresh = wp_campaign::Bench::of(fs, options)?;
-    let (device, mut params) = match zoned {
-        true => wp_campaign::bugs::ZONES,
-        false => ("fixed", DRIVE),
+    let (device, mut params) = match needs {
+        n if n.contains(&Need::Zones) => wp_campaign::bugs::ZONES,
+        n if n.contains(&Need::RangeFlush) => ("fixed", RANGES),
+        _ => ("fixed", DRIVE),
     };
     // Neither is made on less.
     if ["btrfs", "nilfs2"].contains(&fs.name) {
@@ -47,8 +51,7 @@ fn every_technique_is_mounted_with_its_options_by_the_file_system_that_has_it() 
             let spec = spec.unwrap_or_else(|| panic!("{}: {fs} has no option {key}", t.name));
             assert!(value != "true" || spec.default.is_empty(), "{}: {key} takes a value", t.name);
         }
-        let zoned = t.needs.contains(&Need::Zones);
-        if let Err(e) = mounted(fs, t.on, zoned) {
+        if let Err(e) = mounted(fs, t.on, t.needs) {
             panic!("{}: {fs},{}: {e}", t.name, t.on);
         }
     }
@@ -66,7 +69,7 @@ fn a_conflict_is_of_two_techniques_and_refused_by_the_mount_where_the_table_says
                 continue;
             }
             let both = format!("{},{}", t.on, other.on);
-            let refused = mounted(t.fs.expect("it is built"), &both, false);
+            let refused = mounted(t.fs.expect("it is built"), &both, t.needs);
             let is_refused =
                 matches!(refused, Err(MachineError::Fs { error: FsError::Invalid(_), .. }));
             assert!(is_refused, "{} with {}: {refused:?}", t.name, c.with);

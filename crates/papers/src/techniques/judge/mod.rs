@@ -7,7 +7,9 @@
 //!             2. a technique is judged by all of its claims, or not at all;
 //!             3. what comes out depends on technique, length and seed only.
 
+mod beside;
 mod force_copy;
+mod rflush;
 #[cfg(test)]
 mod tests;
 
@@ -49,7 +51,10 @@ pub struct Judge {
 }
 
 /// Techniques whose claims are judged, in the order of the file.
-pub static JUDGES: &[Judge] = &[Judge { technique: "force-copy", measure: force_copy::measure }];
+pub static JUDGES: &[Judge] = &[
+    Judge { technique: "force-copy", measure: force_copy::measure },
+    Judge { technique: "rflush", measure: rflush::measure },
+];
 
 /// The claims of all techniques, those too that are not built.
 pub fn claims() -> Claims {

@@ -1,0 +1,38 @@
+//! Holes of published techniques, as Writepath builds them. Numbers H; each was reasoned from the
+//! source before it was found here.
+
+use wp_crash::Rule;
+
+use super::table::{F2FS, F2FS_KEEPS};
+use super::{BUG, Bug, Programs, Side};
+
+/// A drive that flushes sets of sectors.
+const RANGES: &[(&str, u64)] = &[("range_flush", 1)];
+
+/// All of them.
+pub static BUGS: &[Bug] = &[
+    Bug {
+        id: "H2",
+        what: "RFLUSH as published: an fsync flushes the file's data, and its nodes stay in the volatile cache",
+        affected: Side { fs: "f2fs,rflush=data", params: RANGES, ..F2FS },
+        fixed: Side { fs: "f2fs,rflush=log,wait_first_node", params: RANGES, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        programs: Programs::Text("open 0 a rw,creat\npwrite 0 4096 0 1\nfsync 0"),
+        ..BUG
+    },
+    Bug {
+        id: "H3",
+        what: "RFLUSH of one file's blocks: a volatile node of another file, earlier in the log, hides the synced one from recovery",
+        affected: Side { fs: "f2fs,mode=lfs,wait_first_node,rflush=file", params: RANGES, ..F2FS },
+        fixed: Side { fs: "f2fs,mode=lfs,wait_first_node,rflush=log", params: RANGES, ..F2FS },
+        rule: Rule::LostSync,
+        profile: F2FS_KEEPS,
+        programs: Programs::Threads(
+            "open 0 a rw,creat\nopen 1 b rw,creat\nfsync 0\nfsync 1\npwrite 0 4096 0 1\n\
+             pwrite 1 4096 0 2\nslow flush any 0 1 500\njoin\nthread 1: fsync 1\n\
+             thread 2: fsync 0",
+        ),
+        ..BUG
+    },
+];
