@@ -59,6 +59,9 @@ pub struct Limits {
     /// Everything that it received before, and the write itself, persists before anything that it
     /// receives later. Others get the flag as well, and it means nothing to them.
     pub barrier_writes: bool,
+    /// Is every write a barrier write, and kept whole or not at all (OPTR)? After a power failure
+    /// the writes that it received are there up to one of them, and none behind that.
+    pub ordered_writes: bool,
     /// Does it take a FLUSH of some sectors only ([`crate::FlushSet`]), as the RFLUSH paper has it?
     /// If not, the block layer makes a FLUSH of all of one.
     pub range_flush: bool,
@@ -67,6 +70,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Does it keep an order of writes, of all or of those with a barrier?
+    pub const fn keeps_order(&self) -> bool {
+        self.barrier_writes || self.ordered_writes
+    }
+
     /// A plain disk with this number of 512-byte sectors, from which a caller changes what differs:
     /// no cache, no discard, no zones, 32 commands of 256 sectors (those of QEMU's AHCI disk).
     pub const fn plain(sectors: u64) -> Limits {
@@ -86,6 +94,7 @@ impl Limits {
             hardware_queues: 1,
             barrier: false,
             barrier_writes: false,
+            ordered_writes: false,
             range_flush: false,
             zones: None,
         }

@@ -197,30 +197,6 @@ pub struct History {
     pub(crate) first_gone: Vec<u32>,
 }
 
-/// Units of `atomic` bytes from a write.
-fn split(at: Sector, data: &[Slice], atomic: u32) -> Vec<(Sector, Vec<Slice>)> {
-    let mut out: Vec<(Sector, Vec<Slice>)> = Vec::new();
-    let mut sector = at.0;
-    let unit = u64::from(atomic) / SECTOR_BYTES;
-    for slice in data {
-        let mut done = 0u32;
-        while done < slice.len() {
-            let left_in_unit = (unit - sector % unit) * SECTOR_BYTES;
-            let n = left_in_unit.min(u64::from(slice.len() - done)) as u32;
-            let part = slice.sub(done, n);
-            match out.last_mut() {
-                Some((_, parts)) if !sector.is_multiple_of(unit) && sector != at.0 => {
-                    parts.push(part)
-                }
-                _ => out.push((Sector(sector), vec![part])),
-            }
-            sector += u64::from(n) / SECTOR_BYTES;
-            done += n;
-        }
-    }
-    out
-}
-
 struct Builder {
     units: Vec<Unit>,
     frames: Vec<Frame>,
@@ -397,7 +373,7 @@ impl Places {
 impl History {
     /// What `contract` permits after each event of the tape, whatever the device that made it.
     pub fn permitted(tape: &Tape, contract: &Contract) -> History {
-        let ordered = |id: u64| tape.ordered.contains(&device_of(id)) && !contract.lost_barriers;
+        let ends = |id: u64, flags| tape.ends_epoch(id, flags) && !contract.lost_barriers;
         let keeps_epochs = !tape.ordered.is_empty() && !contract.lost_barriers;
         let mut b = Builder::new(tape, keeps_epochs, contract.zone_order);
         // Barrier writes that each device has received.
@@ -420,7 +396,6 @@ impl History {
                 }
                 Entry::Submit { op: Op::Read, .. } => {}
                 Entry::Submit { id, op, flags, at, sectors, data } => {
-                    let plain = |(at, data)| (LossEffect::Data, at, data);
                     let parts: Vec<(LossEffect, Sector, Vec<Slice>)> = match (op, &b.space) {
                         (Op::Discard, _) => {
                             vec![(LossEffect::Data, *at, zeroes(u64::from(*sectors)))]
@@ -428,14 +403,13 @@ impl History {
                         (Op::Zone(op), Some(space)) if !op.writes() => {
                             space.command(*op, *at, &sent)
                         }
-                        _ => split(*at, data, contract.atomic).into_iter().map(plain).collect(),
+                        _ => tape.parts(*id, *at, data, contract.atomic),
                     };
                     let born = b.next();
                     let first = b.units.len() as u32;
                     let received = epochs.entry(device_of(*id)).or_default();
                     let epoch = if *op == Op::Write { *received } else { NO_EPOCH };
-                    *received +=
-                        u32::from(*op == Op::Write && flags.has(Flags::BARRIER) && ordered(*id));
+                    *received += u32::from(*op == Op::Write && ends(*id, *flags));
                     for (effect, at, data) in parts {
                         let unit = Unit { effect, epoch, ..Unit::new(at, data, *id, pos, born) };
                         if let Some(space) = &b.space {
@@ -509,11 +483,11 @@ impl History {
                     continue;
                 }
                 let first = b.units.len() as u32;
-                let mut parts = split(unit.at, &unit.data, atomic);
+                let mut parts = tape.parts(0, unit.at, &unit.data, atomic);
                 if unit.effect != LossEffect::Data {
-                    parts = vec![(unit.at, unit.data.clone())];
+                    parts = vec![(unit.effect, unit.at, unit.data.clone())];
                 }
-                for (at, data) in parts {
+                for (_, at, data) in parts {
                     let mut u = Unit::new(at, data, unit.seq, pos, born);
                     u.epoch = unit.epoch;
                     u.effect = unit.effect;

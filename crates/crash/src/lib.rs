@@ -18,6 +18,7 @@ mod ledger;
 mod oracle;
 mod order;
 mod pages;
+mod parts;
 mod paths;
 mod prefixes;
 mod promises;

@@ -66,6 +66,9 @@ pub struct Tape {
     pub durable: Vec<u64>,
     /// Numbers of devices that honour barrier writes ([`Limits::barrier_writes`]).
     pub ordered: Vec<u64>,
+    /// Numbers of those of them of which every write is one, and whole
+    /// ([`Limits::ordered_writes`]).
+    pub whole: Vec<u64>,
     /// Is nothing known of its requests but the order in which they completed, as of a log of them?
     /// Then none is in flight while another one completes.
     pub only_completions: bool,
@@ -115,8 +118,11 @@ impl Recorder {
     /// Notes that device `number` keeps epochs in order, if it does.
     fn note_order(&self, number: u64, limits: &Limits) {
         let mut tape = self.0.borrow_mut();
-        if tape.armed && limits.barrier_writes && !tape.ordered.contains(&number) {
+        if tape.armed && limits.keeps_order() && !tape.ordered.contains(&number) {
             tape.ordered.push(number);
+            if limits.ordered_writes {
+                tape.whole.push(number);
+            }
         }
     }
 

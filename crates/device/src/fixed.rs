@@ -52,10 +52,11 @@ impl FixedConfig {
         let limits = Limits {
             zones: zoned::limits(s)?,
             physical_bytes,
+            ordered_writes: s.switch("optr")?,
             range_flush: s.switch("range_flush")?,
             ..simple_limits(s)?
         };
-        check_range_flush(&limits)?;
+        check_order(&limits)?;
         if limits.barrier_writes && limits.zones.is_some() {
             let why = "cannot be combined with zones, which order their writes";
             return Err(ConfigError::new("barrier_writes", 1, why));
@@ -68,17 +69,25 @@ impl FixedConfig {
     }
 }
 
-/// Errors: a FLUSH of ranges where the order of writes says what is durable.
-pub(crate) fn check_range_flush(limits: &Limits) -> Result<(), ConfigError> {
-    let other = match () {
-        () if !limits.range_flush => return Ok(()),
-        () if limits.barrier_writes => {
-            "cannot be combined with barrier_writes, which keep an order"
+/// Errors: an order of all writes on zones, of several queues, or beside one of barriers; a FLUSH
+/// of ranges where an order says what is durable.
+pub(crate) fn check_order(limits: &Limits) -> Result<(), ConfigError> {
+    let zoned = limits.zones.is_some();
+    let (key, why) = match limits {
+        l if l.ordered_writes && zoned => ("optr", "cannot be combined with zones"),
+        l if l.ordered_writes && l.hardware_queues > 1 => {
+            ("optr", "needs hardware_queues = 1: several queues have no order")
         }
-        () if limits.zones.is_some() => "cannot be combined with zones, which keep a prefix",
-        () => return Ok(()),
+        l if l.ordered_writes && l.barrier_writes => {
+            ("optr", "orders every write: leave barrier_writes away")
+        }
+        l if l.range_flush && (l.keeps_order() || zoned) => (
+            "range_flush",
+            "cannot be combined with an order of writes (barrier_writes, optr, zones)",
+        ),
+        _ => return Ok(()),
     };
-    Err(ConfigError::new("range_flush", 1, other))
+    Err(ConfigError::new(key, 1, why))
 }
 
 /// Limits of the devices without geometry.
@@ -98,6 +107,7 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         hardware_queues: 1,
         barrier: false,
         barrier_writes: s.switch("barrier_writes")?,
+        ordered_writes: false,
         range_flush: false,
         zones: None,
         discard_granularity_sectors: if discard { 8 } else { 0 },
@@ -200,7 +210,8 @@ pub(crate) fn in_transfer<'a>(
 
 /// Does this write end an epoch?
 pub(crate) fn is_barrier_write(limits: &Limits, rq: &DevRequest) -> bool {
-    limits.barrier_writes && rq.op == Op::Write && rq.flags.has(Flags::BARRIER)
+    let is_barrier = limits.barrier_writes && rq.flags.has(Flags::BARRIER);
+    rq.op == Op::Write && (is_barrier || limits.ordered_writes)
 }
 
 impl Fixed {

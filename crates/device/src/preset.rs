@@ -36,6 +36,10 @@ const NO_BARRIERS: Param = p(
 pub(crate) const NO_RANGES: &str =
     "no standard interface flushes ranges: the RFLUSH paper's drive does";
 
+/// Why no preset keeps all writes in order.
+pub(crate) const NO_OPTR: &str =
+    "no drive on sale promises it: the OPTR paper's translation layer does";
+
 const FLUSH_ALONE_SATA: Param = p(
     "flush_beside_others",
     0,
@@ -44,7 +48,7 @@ const FLUSH_ALONE_SATA: Param = p(
      (ata_std_qc_defer)",
 );
 
-const FIXED: [Param; 15] = [
+const FIXED: [Param; 16] = [
     p("capacity_bytes", BYTES_128_GB, "bytes", FOR_COMPARISON),
     p("latency_ns", 15_000, "ns", NULLB_RUN),
     p("queue_depth", 64, "count", "null_blk hw_queue_depth, its default"),
@@ -61,6 +65,7 @@ const FIXED: [Param; 15] = [
     ),
     p("flush_beside_others", 1, "switch", "null_blk: a flush is a queued command"),
     p("range_flush", 0, "switch", NO_RANGES),
+    p("optr", 0, "switch", NO_OPTR),
     p("zone_bytes", 0, "bytes", "null_blk zoned=0, its default: no zones"),
     p(
         "zone_capacity_bytes",
@@ -103,7 +108,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-const FIXED_NOFUA: [Param; 15] =
+const FIXED_NOFUA: [Param; 16] =
     replaced(FIXED, [p("fua", 0, "switch", "null_blk fua=0, a configuration of those runs")]);
 
 const SATA_NOFUA: [Param; 13] = [

@@ -15,7 +15,7 @@ use wp_vfs::{
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, ro_compat};
 use crate::fs::era::{Era, POLICIES, version};
-use crate::fs::{DataMode, Ext4, MountOptions, Mounted, TableTrim};
+use crate::fs::{DataMode, Ext4, Literature, MountOptions, Mounted, TableTrim};
 use crate::image;
 use crate::mkfs::{Features, InodeTables, JournalSize, MkfsOptions, mkfs};
 
@@ -119,13 +119,19 @@ const OPTIONS: &[OptionSpec] = &[
         key: "ordering_only",
         when: When::Mount,
         default: "",
-        help: "with journaling=barrier: fsync acts as fbarrier, fdatasync as fdatabarrier (BFS-OD)",
+        help: "with journaling=barrier: fsync acts as fbarrier, fdatasync as fdatabarrier (BFS-OD); with optr: no flush",
     },
     OptionSpec {
         key: "force_copy",
         when: When::Mount,
         default: "",
         help: "a commit logs a copy of each buffer, so no handle waits for a log write (Alibaba Cloud Linux)",
+    },
+    OptionSpec {
+        key: "optr",
+        when: When::Mount,
+        default: "",
+        help: "on a drive that keeps all writes in order (OPTR): no flush before a commit record; with ordering_only none at all",
     },
     OptionSpec {
         key: "relatime",
@@ -369,7 +375,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         let multiplier = number(o, "init_itable", "init_itable: a multiple of time")?;
         let base = MountOptions::new(era, &env.disk, env.device.0, env.device.1);
         let options = MountOptions {
-            barrier: !switch(o, "nobarrier"),
+            barrier: !(switch(o, "nobarrier") || switch(o, "optr") && switch(o, "ordering_only")),
             // `data=journal` switches delayed allocation off (`ext4_check_opt_consistency`).
             delalloc: !switch(o, "nodelalloc") && data != DataMode::Journal,
             data,
@@ -390,7 +396,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             epoch_secs: env.epoch_secs,
             async_commit: switch(o, "journal_async_commit"),
             dual: dual_mode(o)?,
-            force_copy: switch(o, "force_copy"),
+            literature: Literature { force_copy: switch(o, "force_copy"), optr: switch(o, "optr") },
             ordering_only: switch(o, "ordering_only"),
             relatime: switch(o, "relatime"),
             count_access: switch(o, "count_access"),
@@ -410,6 +416,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             },
             ..base
         };
+        options.check_drive(&env.part.limits())?;
         let fs = Ext4::mount(&env.rt, env.part.clone(), options).await?;
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)

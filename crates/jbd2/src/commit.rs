@@ -494,7 +494,7 @@ impl Journal {
         let dual = self.opts.mode.dual().is_some();
         let barrier = !dual && self.opts.barrier && !format.has(disk::INCOMPAT_ASYNC_COMMIT);
         let mut extra = self.log_order(true);
-        if barrier && site::PREFLUSH.on() {
+        if barrier && self.opts.preflush && site::PREFLUSH.on() {
             extra |= Flags::PREFLUSH;
         }
         if barrier && site::RECORD_FUA.on() {

@@ -137,6 +137,9 @@ pub struct JournalOptions {
     pub era: Era,
     /// Flush the device and force the record (`barrier`).
     pub barrier: bool,
+    /// With `barrier`, flush before the record as well as behind it. Not where the device keeps all
+    /// writes in order (OPTR): the log is durable before the record there.
+    pub preflush: bool,
     /// Send the commit record together with the transaction (`journal_async_commit`). Sets the
     /// feature.
     pub async_commit: bool,
@@ -175,6 +178,7 @@ impl Default for JournalOptions {
             ticks: Ticks { hz: 250, wheel: false },
             era: Era::of(Version(6, 1, 0)),
             barrier: true,
+            preflush: true,
             async_commit: false,
             mode: CommitMode::Flush,
             force_copy: false,

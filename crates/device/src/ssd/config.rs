@@ -4,7 +4,7 @@ use wp_base::{SECTOR_BYTES, Span};
 use wp_block::Limits;
 
 use crate::config::{ConfigError, Settings};
-use crate::fixed::check_range_flush;
+use crate::fixed::check_order;
 use crate::nand::{Geometry, SLOT_BYTES, Timing};
 use crate::ssd::blocks::superblocks_of;
 use crate::ssd::policy::FtlConfig;
@@ -84,12 +84,13 @@ impl SsdConfig {
             hardware_queues: s.count("hardware_queues", 1 << 10)?,
             barrier: false,
             barrier_writes: s.switch("barrier_writes")?,
+            ordered_writes: s.switch("optr")?,
             range_flush: s.switch("range_flush")?,
             zones: None,
             discard_granularity_sectors: if discard { ftl.trim_slots * SLOT_SECTORS } else { 0 },
             discard_zeroes: discard && !ftl.old_after_trim,
         };
-        check_range_flush(&limits)?;
+        check_order(&limits)?;
         let gc_low = gc_low(s, &ftl)?;
         let superblocks_least = check_space(s, &geometry, &ftl, gc_low, user_slots)?;
         Ok(SsdConfig {

@@ -17,7 +17,11 @@ impl Ssd {
     pub(super) fn view_after_crash(&self, now: Time) -> CrashView {
         let mut loss = Vec::new();
         let surviving = self.surviving();
-        for unit in self.buffer.units() {
+        if self.config.limits.ordered_writes && !self.config.plp {
+            loss = self.whole_writes();
+        }
+        let by_piece = loss.is_empty();
+        for unit in self.buffer.units().filter(|_| by_piece) {
             let why = match unit.state {
                 UnitState::Programming { start } if start <= now => LossWhy::Programming,
                 _ => LossWhy::InBuffer,
@@ -26,7 +30,7 @@ impl Ssd {
                 self.may_be_lost(entry, why, &mut loss);
             }
         }
-        for parked in self.order.iter().flat_map(|o| o.parked()) {
+        for parked in self.order.iter().flat_map(|o| o.parked()).filter(|_| by_piece) {
             self.may_be_lost(&parked.entry, LossWhy::OutOfOrder, &mut loss);
         }
         for d in surviving.discards() {
@@ -53,6 +57,23 @@ impl Ssd {
         }
         loss.extend(self.in_transfer());
         CrashView { medium, loss, zones: None }
+    }
+
+    /// Each write that is not safe as one unit, whatever lies over it: what is kept is a prefix.
+    fn whole_writes(&self) -> Vec<LossUnit> {
+        let mut pieces: Vec<&Entry> = self.buffer.units().flat_map(|u| u.entries.iter()).collect();
+        pieces.extend(self.order.iter().flat_map(|o| o.parked()).map(|p| &p.entry));
+        pieces.sort_unstable_by_key(|e| (e.seq, e.lpn));
+        let whole = |write: &[&Entry]| LossUnit {
+            at: sector_of(write[0].lpn),
+            data: write.iter().flat_map(|e| e.data.iter().cloned()).collect(),
+            acked: write[0].waiter == NONE,
+            why: LossWhy::OutOfOrder,
+            seq: write[0].seq,
+            epoch: write[0].epoch,
+            effect: LossEffect::Data,
+        };
+        pieces.chunk_by(|a, b| a.seq == b.seq).map(whole).collect()
     }
 
     /// Adds what of an entry, which is not durable, has nothing newer over it.

@@ -131,7 +131,7 @@ impl Ssd {
         let Some(left) = self.buffer.tokens.checked_sub(slots) else { return false };
         self.buffer.tokens = left;
         let (mut ready, sectors) = (request.decoded.max(now), request.sectors);
-        if self.config.limits.barrier_writes {
+        if self.config.limits.keeps_order() {
             ready = ready.max(self.moved);
         }
         let (id, decoded) = (request.id, request.decoded);

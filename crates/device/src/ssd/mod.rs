@@ -205,7 +205,7 @@ impl Ssd {
             seq: 0,
             epoch: 0,
             moved: Time::ZERO,
-            order: (config.limits.barrier_writes && !config.plp).then(InOrder::default),
+            order: (config.limits.keeps_order() && !config.plp).then(InOrder::default),
             read_only: false,
             sync: SyncState::new(config.ftl.seed),
             slc: Slc::new(config.slc),

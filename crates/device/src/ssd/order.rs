@@ -16,6 +16,9 @@
 //! FUA:        a forced write completes when it is safe; units that still fill are padded for it.
 //! Discards:   are of the epoch in which they take effect. The map's changes go to the flash with
 //!             the data that follow: they are durable once something of a later epoch is.
+//! OPTR:       with `optr` every write is a barrier write, and what is on the flash of it is safe
+//!             when all of it is: recovery counts the pages of each write in the spare areas of the
+//!             open superblock, and keeps the longest prefix of writes that are whole.
 //! Law:        what `safe` holds of an epoch presupposes all of the epochs before.
 
 use std::collections::BTreeMap;
@@ -124,9 +127,11 @@ impl Ssd {
     pub(super) fn release_parked(&mut self, now: Time, fx: &mut Effects) {
         let Some(order) = &mut self.order else { return };
         let open = order.first_open(self.epoch);
+        // Of an epoch that is one write nothing is safe before all of it is.
+        let end = if self.config.limits.ordered_writes { open } else { open + 1 };
         let mut waiters = Vec::new();
         while let Some(first) = order.parked.first_entry()
-            && *first.key() <= open
+            && *first.key() < end
         {
             for Parked { entry, .. } in first.remove() {
                 order.safe.programmed(entry.lpn, entry.slots, entry.seq, &entry.data);

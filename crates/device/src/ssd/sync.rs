@@ -13,14 +13,14 @@ use wp_base::{Rng, Span, Time};
 use wp_block::{Effects, FlushSet};
 
 use crate::config::{ConfigError, Param, Settings};
-use crate::preset::{NO_RANGES, p};
+use crate::preset::{NO_OPTR, NO_RANGES, p};
 use crate::ssd::buffer::Entry;
 use crate::ssd::durable::{SLOT_SECTORS, sector_of};
 use crate::ssd::ftl::Stream;
 use crate::ssd::{PendingFlush, Ssd, Timer};
 
 /// Its numbers in a preset.
-pub(crate) const SYNC: [Param; 8] = [
+pub(crate) const SYNC: [Param; 9] = [
     p("hardware_queues", 1, "count", "assumed: one; NVMe has one for each CPU"),
     p("flush_serial_ns", 0, "ns", "assumed: FLUSHes overlap"),
     p("flush_holds_writes", 0, "switch", "assumed: only later FLUSHes wait for one"),
@@ -29,6 +29,7 @@ pub(crate) const SYNC: [Param; 8] = [
     p("slow_flush_ns", 0, "ns", "assumed: a slow FLUSH takes no longer"),
     p("slow_flush_slc_full", 0, "switch", "1: FLUSHes are slow only while the SLC cache is full"),
     p("range_flush", 0, "switch", NO_RANGES),
+    p("optr", 0, "switch", NO_OPTR),
     p("flush_with_plp", 0, "switch", "0: a drive with power-loss protection reports no cache"),
 ];
 

@@ -60,5 +60,6 @@ mod xattr;
 
 pub use data_journal::DataMode;
 pub use mount::{Ext4, MountOptions};
+pub use mount_check::Literature;
 pub use ops::Mounted;
 pub use table_trim::TableTrim;

@@ -27,6 +27,7 @@ use super::era::Era;
 use super::features;
 use super::inode::Inode;
 use super::lazy_init::LazyInit;
+use super::mount_check::{Literature, ZEROOUT_KIB};
 use super::orphan_file::OrphanFile;
 use super::table_trim::{TableTrim, TableTrims};
 use crate::disk::hash::{DirHash, NameHash};
@@ -53,9 +54,8 @@ pub struct MountOptions {
     pub async_commit: bool,
     /// BarrierFS' dual-mode journaling, and CJFS' additions to it.
     pub dual: Option<DualMode>,
-    /// `force_copy` of Alibaba Cloud Linux: a commit logs copies, so no handle waits for a log
-    /// write.
-    pub force_copy: bool,
+    /// Techniques of the literature.
+    pub literature: Literature,
     /// With dual-mode journaling: fsync only orders, as if the program called `fbarrier`.
     pub ordering_only: bool,
     /// Reads update access times as Linux's default has it (`relatime`), or never do (`noatime`).
@@ -102,9 +102,6 @@ pub struct MountOptions {
     pub writeback: WbPolicy,
 }
 
-/// Default of [`MountOptions::zeroout_kib`] (`EXT4_EXT_ZERO_LEN`).
-pub(super) const ZEROOUT_KIB: u32 = 32;
-
 impl MountOptions {
     /// The kernel's defaults in `era`, on disk `disk` with device number `major:minor`.
     pub fn new(era: Era, disk: &str, major: u32, minor: u32) -> MountOptions {
@@ -115,7 +112,7 @@ impl MountOptions {
             dioread_nolock: None,
             async_commit: false,
             dual: None,
-            force_copy: false,
+            literature: Literature::default(),
             ordering_only: false,
             relatime: false,
             count_access: false,
@@ -353,7 +350,8 @@ impl Ext4 {
             abort_on_data_error: self.opts.data_err_abort,
             era,
             mode: self.opts.dual.map_or(CommitMode::Flush, CommitMode::Barrier),
-            force_copy: self.opts.force_copy,
+            force_copy: self.opts.literature.force_copy,
+            preflush: !self.opts.literature.optr,
             observer: Some(conflicts),
             observe_all: self.opts.count_access,
             epoch_secs: self.opts.epoch_secs as u64,

@@ -1,10 +1,25 @@
 //! Options of a mount that cannot be together.
 
 use wp_base::{FsError, FsResult};
+use wp_block::Limits;
 
 use super::data_journal::DataMode;
-use super::mount::{MountOptions, ZEROOUT_KIB};
+use super::mount::MountOptions;
 use super::table_trim::TableTrim;
+
+/// Default of [`MountOptions::zeroout_kib`] (`EXT4_EXT_ZERO_LEN`).
+pub(super) const ZEROOUT_KIB: u32 = 32;
+
+/// Techniques of the literature that change how a mount writes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Literature {
+    /// `force_copy` of Alibaba Cloud Linux: a commit logs copies, so no handle waits for a log
+    /// write.
+    pub force_copy: bool,
+    /// The drive keeps all writes in order (OPTR): no flush before a commit record. With
+    /// `ordering_only` no flush at all.
+    pub optr: bool,
+}
 
 impl MountOptions {
     /// Errors: `Invalid` for options that this kernel refuses together.
@@ -14,10 +29,19 @@ impl MountOptions {
             // Nothing is flushed between a discard and the revokes of what it replaces.
             return Err(FsError::Invalid("inode_trim=safe with journal_async_commit"));
         }
-        if self.ordering_only && self.dual.is_none() {
-            return Err(FsError::Invalid("ordering_only without journaling=barrier"));
+        if self.ordering_only && self.dual.is_none() && !self.literature.optr {
+            return Err(FsError::Invalid("ordering_only without journaling=barrier or optr"));
         }
-        if self.force_copy && self.dual.is_some_and(|d| d.versions.is_some()) {
+        if self.literature.optr && (self.dual.is_some() || self.async_commit) {
+            return Err(FsError::Invalid(
+                "optr with journaling=barrier or journal_async_commit: use one of them",
+            ));
+        }
+        if self.literature.optr && (self.discard || self.table_trim != TableTrim::Off) {
+            // Nothing says where a discard is in the order of writes.
+            return Err(FsError::Invalid("discard, inode_trim with optr"));
+        }
+        if self.literature.force_copy && self.dual.is_some_and(|d| d.versions.is_some()) {
             return Err(FsError::Invalid(
                 "force_copy with jh_versions, which logs copies already: use one of them",
             ));
@@ -36,6 +60,22 @@ impl MountOptions {
         }
         if self.async_commit && ordered && self.era.refuses_async_ordered {
             return Err(FsError::Invalid("journal_async_commit in data=ordered mode"));
+        }
+        Ok(())
+    }
+
+    /// Does `sync` end with a flush if no commit sends one? With `ordering_only` on a drive that
+    /// keeps all writes in order it is the one call that makes anything durable.
+    pub(super) fn sync_flushes(&self) -> bool {
+        self.barrier || (self.literature.optr && self.ordering_only)
+    }
+
+    /// Errors: `Unsupported` for a drive that does not keep what the options rely on.
+    pub(crate) fn check_drive(&self, drive: &Limits) -> FsResult<()> {
+        if self.literature.optr && drive.volatile_cache && !drive.ordered_writes {
+            let what =
+                "optr on a drive that does not keep all writes in order; try optr=1 in --device";
+            return Err(FsError::Unsupported(what.into()));
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ impl Ext4 {
         kind: SyncKind,
         told: &ErrSeqCursor,
     ) -> FsResult<()> {
-        if self.opts.ordering_only {
+        if self.opts.ordering_only && self.opts.dual.is_some() {
             return Box::pin(self.order_file(inode, kind == SyncKind::DataOnly, told)).await;
         }
         self.fsync_range(inode, kind, (0, u64::MAX), told).await
@@ -276,7 +276,7 @@ impl Ext4 {
         let tid = journal.running_tid().or(journal.committing_tid());
         // Without a commit that flushes after it, data may be only in the device's cache. Nobody
         // remembers whether there is any, so this flushes for nothing now and then.
-        let needs_flush = self.opts.barrier
+        let needs_flush = self.opts.sync_flushes()
             && self.opts.era.sync_flushes
             && !tid.is_some_and(|t| journal.will_send_data_barrier(t));
         if site::SYNC_COMMIT.on() {

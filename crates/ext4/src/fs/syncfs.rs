@@ -59,7 +59,7 @@ impl Ext4 {
         let running = journal.running_tid().or(journal.committing_tid());
         let latest = running.unwrap_or_else(|| journal.commit_sequence());
         let needs_flush = wait
-            && self.opts.barrier
+            && self.opts.sync_flushes()
             && self.opts.era.sync_flushes
             && !journal.will_send_data_barrier(latest);
         if let Some(tid) = running {

@@ -33,8 +33,11 @@ const EXT4_DRIVES: [&str; 3] = ["volatile", "plp", "ordered"];
 
 /// Techniques of the literature on ext4, each beside plain jbd2 of the newest kernel: the value
 /// that stands for journaling, its techniques, its drives.
-const EXT4_LITERATURE: &[(&str, &[&str], &[&str])] =
-    &[("force-copy", &["unwritten-first", "force-copy"], &["volatile", "plp"])];
+const EXT4_LITERATURE: &[(&str, &[&str], &[&str])] = &[
+    ("force-copy", &["unwritten-first", "force-copy"], &["volatile", "plp"]),
+    ("optr", &["unwritten-first", "optr"], &["optr", "volatile"]),
+    ("optr-nobarrier", &["unwritten-first", "optr-nobarrier"], &["optr"]),
+];
 
 /// F2FS' modes of fsync.
 const MODES: &[Value] = &[

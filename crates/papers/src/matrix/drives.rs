@@ -57,6 +57,13 @@ pub static DRIVES: &[Drive] = &[
         zones: 0,
     },
     Drive {
+        name: "optr",
+        about: "850 PRO class, volatile, that keeps all writes in order, each whole (OPTR)",
+        device: CLASS,
+        own: &[("optr", 1)],
+        zones: 0,
+    },
+    Drive {
         name: "zones",
         about: "ZN540 model without capacitors: a volatile write buffer",
         device: "zn540-4tb-noplp",

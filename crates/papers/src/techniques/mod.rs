@@ -66,6 +66,8 @@ impl fmt::Display for Origin {
 pub enum Need {
     /// Barrier writes: what was received before one is not lost if something after it is there.
     OrderedWrites,
+    /// Every write is kept in order, and whole.
+    OrderedWholeWrites,
     /// A FLUSH of some sectors only.
     RangeFlush,
     /// Zones with write pointers.
@@ -81,6 +83,9 @@ impl Need {
     pub const fn name(self) -> &'static str {
         match self {
             Need::OrderedWrites => "a drive that keeps the order of barrier writes",
+            Need::OrderedWholeWrites => {
+                "a drive that keeps all writes in order, each whole (optr=1)"
+            }
             Need::RangeFlush => "a drive that flushes a set of sectors (range_flush=1)",
             Need::Zones => "a zoned drive, whose write pointers show what was written",
             Need::Discards => "a drive that supports discard",
@@ -92,6 +97,7 @@ impl Need {
     pub const fn is_met(self, drive: &Limits) -> bool {
         match self {
             Need::OrderedWrites => drive.barrier_writes,
+            Need::OrderedWholeWrites => drive.ordered_writes || !drive.volatile_cache,
             Need::RangeFlush => drive.range_flush || !drive.volatile_cache,
             Need::Zones => drive.zones.is_some(),
             Need::Discards => drive.discard,

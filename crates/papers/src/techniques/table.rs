@@ -186,6 +186,34 @@ pub static TECHNIQUES: &[Technique] = &[
         ..PLAIN
     },
     Technique {
+        name: "optr",
+        about: "OPTR: the drive keeps all writes in order, each whole, so a commit flushes once, \
+            behind its record",
+        origin: Origin::Literature(OPRW),
+        on: "optr",
+        needs: &[Need::OrderedWholeWrites],
+        conflicts: &[
+            refused("dual-mode", ONE_ORDER),
+            refused("ordering-only", ONE_ORDER),
+            refused("async-commit", ONE_ORDER),
+            refused("discard", NO_PLACE),
+            refused("inode-trim", NO_PLACE),
+            refused("inode-trim-naive", NO_PLACE),
+        ],
+        ..PLAIN
+    },
+    Technique {
+        name: "optr-nobarrier",
+        about: "OPTR without any flush: fsync only orders, and the last syncs may be lost, but \
+            not out of order",
+        origin: Origin::Literature(OPRW),
+        on: "optr,ordering_only",
+        needs: &[Need::OrderedWholeWrites],
+        conflicts: &[unwise("optr", "a commit flushes once, or never")],
+        unsafe_without: &[(Need::OrderedWholeWrites.name(), "A6")],
+        ..PLAIN
+    },
+    Technique {
         name: "discard",
         about: "discard data blocks that a committed transaction freed, as this kernel version \
             does",
@@ -376,17 +404,13 @@ pub static TECHNIQUES: &[Technique] = &[
         OPRW,
     ),
     named("MQFS", "the same with NVMe queue entries in persistent memory of the drive", OPRW),
-    named(
-        "OPTR",
-        "a translation layer that appends to one superblock recovers writes in their order",
-        OPRW,
-    ),
     named("OptFS", "order by checksums and asynchronous durability notices", OPRW),
     named("iJournaling", "fsync logs one file, not the whole compound transaction", OPRW),
     named("MAX", "F2FS for many cores: per-core logs and locks", OPRW),
 ];
 
 const RFLUSH_POSIX: &str = "only fsync_mode=posix ends with a flush that can be narrowed";
+const ONE_ORDER: &str = "either the drive orders all writes, or the journal says which";
 const PARTS_OF_VERSIONS: &str = "only one number of versions applies";
 
 /// Two eras.

@@ -10,6 +10,9 @@ use super::*;
 /// A drive with all that any technique needs, but zones.
 const DRIVE: &[(&str, u64)] = &[("capacity_bytes", 64 << 20), ("barrier_writes", 1)];
 
+/// One that keeps all writes in order.
+const OPTR: &[(&str, u64)] = &[("capacity_bytes", 64 << 20), ("optr", 1)];
+
 /// One that flushes sets of sectors, which no drive with barrier writes does.
 const RANGES: &[(&str, u64)] = &[("capacity_bytes", 64 << 20), ("range_flush", 1)];
 
@@ -23,6 +26,7 @@ fn mounted(fs: &str, options: &str, needs: &[Need]) -> Result<(), MachineError> 
     let (device, mut params) = match needs {
         n if n.contains(&Need::Zones) => wp_campaign::bugs::ZONES,
         n if n.contains(&Need::RangeFlush) => ("fixed", RANGES),
+        n if n.contains(&Need::OrderedWholeWrites) => ("fixed", OPTR),
         _ => ("fixed", DRIVE),
     };
     // Neither is made on less.

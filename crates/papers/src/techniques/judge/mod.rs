@@ -9,7 +9,9 @@
 
 mod beside;
 mod force_copy;
+mod optr;
 mod rflush;
+mod sqlite;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +56,7 @@ pub struct Judge {
 pub static JUDGES: &[Judge] = &[
     Judge { technique: "force-copy", measure: force_copy::measure },
     Judge { technique: "rflush", measure: rflush::measure },
+    Judge { technique: "optr", measure: optr::measure },
 ];
 
 /// The claims of all techniques, those too that are not built.
