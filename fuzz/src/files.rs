@@ -7,7 +7,9 @@ use wp_base::Sector;
 use wp_base::event::{Op, Record};
 use wp_block::trace::{Issues, TraceDevice};
 use wp_campaign::{LogFile, LoggedRun, Space, sample_log};
-use wp_machine::results::{events_to_ndjson, parse_classes, parse_events};
+use wp_machine::results::{
+    columns, events_to_ndjson, events_to_table, parse_classes, parse_events,
+};
 use wp_medium::write_log::{LogEntry, Until, WriteLog, write_log};
 use wp_medium::{Medium, View};
 use wp_parity::reference::{Filed, KernelRun, parse_tsv, summarise};
@@ -135,6 +137,14 @@ pub fn block_trace(input: &[u8]) {
         Err(ReplayError::Request { what, .. }) => assert!(!what.is_empty()),
         Err(other) => panic!("{other:?}"),
     }
+}
+
+/// A run's events as a Parquet file.
+pub fn events_table(input: &[u8]) {
+    let Ok((records, _)) = columns::parse(input.to_vec(), "events.parquet") else { return };
+    let again = events_to_table(&records, &mut |_| None).expect("events that we read");
+    let (again, _) = columns::parse(again, "events.parquet").expect("events that we wrote");
+    assert_eq!(again, records, "read, written and read again");
 }
 
 /// A run's events, with the lines beside them after a line `----`; every view of them.

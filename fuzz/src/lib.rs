@@ -110,6 +110,7 @@ pub const TARGETS: &[Target] = &[
     plain("android_sparse", "an Android sparse image", containers::android_sparse),
     plain("mqsim", "a workload definition of MQSim, its flows on a device", traces::mqsim),
     plain("events", "a run's events and lines, and every view of them", files::events),
+    plain("events_table", "a run's events as a Parquet file", files::events_table),
     plain("kernel_trace", "a recorded kernel's trace, and its summary", files::kernel_trace),
     plain("fio_job", "a fio job file, its layout and operations", texts::fio_job),
     plain("fio_log", "a log of fio that a job replays", texts::fio_log),

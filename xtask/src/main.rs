@@ -14,6 +14,7 @@ mod tests;
 mod tidy;
 mod torture;
 mod verdicts;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ usage: cargo xtask <command>
                      licences that may be (--bless writes the table there)
   dist [--binary F]  a static program with manual pages, completions and licences, as a
                      repeatable archive in target/dist; --binary packs one that is there
+  wheel [--quick]    the Python package as a wheel and an sdist in target/wheels, by maturin;
+                     --quick builds the wheel with the dev profile
   pgo [ARGUMENTS]    the bench `fs`, built with a profile of itself, run with the arguments
                      (`--fs ext4 --only create_write`)
   test [ARGUMENTS]   all tests, as many programs of them at once as there are processors;
@@ -62,6 +65,8 @@ fn main() -> ExitCode {
         ["licences", "--bless"] => licences::run(true),
         ["dist"] => dist::run(None),
         ["dist", "--binary", binary] => dist::run(Some(binary)),
+        ["wheel"] => wheel::run(false),
+        ["wheel", "--quick"] => wheel::run(true),
         ["pgo", arguments @ ..] => pgo::run(arguments),
         ["test", selection @ ..] => tests::run(selection),
         ["torture", options @ ..] => torture::command(options),

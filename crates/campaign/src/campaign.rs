@@ -25,7 +25,7 @@ use super::source::Source;
 use super::space::Space;
 
 /// Programs that share what is known of recoveries.
-const CHUNK: u64 = 16;
+pub const CHUNK: u64 = 16;
 
 impl Campaign {
     /// Programs on a machine: honest states, the default plan, what its file system promises, no

@@ -136,7 +136,7 @@ impl Findings {
     }
 
     /// Adds those of the next chunk; returns how many failures were kept before.
-    pub(super) fn add(&mut self, next: Findings) -> usize {
+    pub fn add(&mut self, next: Findings) -> usize {
         let before = self.found.len();
         self.totals.add(&next.totals);
         next.found.into_iter().for_each(|found| self.keep(found));

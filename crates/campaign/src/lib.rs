@@ -40,7 +40,7 @@ pub mod wild;
 mod write_log;
 
 pub use calls::{Calls, FailedCall};
-pub use campaign::{Campaign, Watch, resume, run};
+pub use campaign::{CHUNK, Campaign, Watch, resume, run};
 pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};
 pub use chunk::Stage;
 pub use command::{Asking, Command, Runs};

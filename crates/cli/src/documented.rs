@@ -5,7 +5,7 @@ mod pages;
 
 use clap::{Command, CommandFactory};
 
-use crate::Cli;
+use crate::command::Cli;
 use pages::{blocks, commands, pages};
 
 /// Commands of this program in a line of shell, as words.

@@ -1,6 +1,7 @@
 //! A bug of ours ends the program as everything else does: with an exit code of its own (5), one
 //! line or document that says what, and how to report it.
 
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -35,15 +36,14 @@ pub fn shell(word: &str) -> String {
     }
 }
 
-/// The command line, as a shell takes it again.
-fn command() -> String {
-    let words: Vec<String> =
-        std::env::args_os().skip(1).map(|a| shell(&a.to_string_lossy())).collect();
+/// The command line, as a shell takes it again; `words`: behind the program's name.
+pub fn line(words: &[OsString]) -> String {
+    let words: Vec<String> = words.iter().map(|a| shell(&a.to_string_lossy())).collect();
     format!("writepath {}", words.join(" "))
 }
 
-/// Runs the program; a panic becomes exit code 5.
-pub fn caught(run: impl FnOnce() -> ExitCode) -> ExitCode {
+/// Runs the program; a panic becomes exit code 5. `command`: what to report, by [`line`].
+pub fn caught(command: &str, run: impl FnOnce() -> ExitCode) -> ExitCode {
     set_hook(Box::new(note));
     // No state of the run is read again, so no half-done change can be seen.
     let payload = match catch_unwind(AssertUnwindSafe(run)) {
@@ -52,10 +52,10 @@ pub fn caught(run: impl FnOnce() -> ExitCode) -> ExitCode {
     };
     let first = FIRST.lock().unwrap_or_else(|e| e.into_inner()).take();
     let what = first.unwrap_or_else(|| said(&*payload).to_owned());
-    if Out::is_answered() {
+    if Out::of_this_process().has_answered() {
         stderr(format_args!("error: internal, after the answer: {what}\n"));
         return Exit::Bug.into();
     }
-    let help = format!("{REPORT}: {}", command());
+    let help = format!("{REPORT}: {command}");
     Out::of_this_process().fail(Exit::Bug, "internal", &format!("internal: {what}"), &help)
 }

@@ -18,6 +18,7 @@ use wp_base::{FsError, plain};
 use wp_machine::MachineError;
 
 use crate::contract::{self, Contract, Work};
+use crate::session::{self, Session};
 
 /// Exit codes; `writepath --help` lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +92,12 @@ impl From<Exit> for ExitCode {
 
 /// Writes to stderr as it is, with no line feed. Nobody has to listen: a closed or full stderr
 /// changes neither what is done nor the exit code.
+///
+/// Of a verb that runs in another program's process the session takes it.
 pub fn stderr(text: std::fmt::Arguments) {
+    if let Some(session) = session::current() {
+        return session.note(&text.to_string());
+    }
     let mut to = std::io::stderr().lock();
     drop(to.write_fmt(text).and_then(|()| to.flush()));
 }
@@ -106,13 +112,19 @@ static IS_STREAM: AtomicBool = AtomicBool::new(false);
 pub struct Out {
     json: bool,
     contract: Option<&'static Contract>,
+    /// Who takes the answer in place of stdout, if the verb runs in another program's process.
+    session: Option<Arc<Session>>,
 }
 
 impl Out {
     /// As text, or as JSON.
     pub fn new(json: bool) -> Out {
-        IS_JSON.store(json, Ordering::SeqCst);
-        Out { json, contract: None }
+        let session = session::current();
+        if session.is_none() {
+            IS_JSON.store(json, Ordering::SeqCst);
+        }
+        // Whoever takes the answer takes the document too.
+        Out { json: json || session.is_some(), contract: None, session }
     }
 
     /// Of a verb: what it must have done to say yes.
@@ -122,7 +134,9 @@ impl Out {
 
     /// As whatever the command asked for, for an end that comes from outside of a verb.
     pub fn of_this_process() -> Out {
-        Out { json: IS_JSON.load(Ordering::SeqCst), contract: None }
+        let session = session::current();
+        let json = session.is_some() || IS_JSON.load(Ordering::SeqCst);
+        Out { json, contract: None, session }
     }
 
     /// Has the answer been written?
@@ -130,19 +144,40 @@ impl Out {
         IS_ANSWERED.load(Ordering::SeqCst)
     }
 
+    /// Is the answer to be JSON?
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Has this verb answered?
+    pub fn has_answered(&self) -> bool {
+        self.session.as_ref().map_or_else(Out::is_answered, |s| s.is_answered())
+    }
+
     /// A line of narration.
     pub fn note(&self, text: &str) {
-        stderr(format_args!("{}\n", plain::lines(text)));
+        match &self.session {
+            Some(session) => session.note(&format!("{text}\n")),
+            None => stderr(format_args!("{}\n", plain::lines(text))),
+        }
     }
 
     /// A flag that an interrupt sets; see [`crate::signals`].
     pub fn interrupt(&self) -> Arc<AtomicBool> {
-        crate::signals::flag()
+        self.session.as_ref().map_or_else(crate::signals::flag, |s| s.interrupt_flag())
     }
 
     /// The same for work that keeps every part that is done; see [`crate::signals`].
     pub fn interrupt_in_parts(&self) -> Arc<AtomicBool> {
-        crate::signals::flag_in_parts()
+        self.session.as_ref().map_or_else(crate::signals::flag_in_parts, |s| s.interrupt_flag())
+    }
+
+    /// What `--help` and `--version` print.
+    pub fn help(&self, text: &str) -> ExitCode {
+        match &self.session {
+            Some(session) => session.answer(Exit::Ok, &json!({ "ok": true, "text": text }), text),
+            None => written(Exit::Ok, text.as_bytes()),
+        }
     }
 
     /// The result: `text` for people, `document` with `--json`.
@@ -159,6 +194,9 @@ impl Out {
             Ok(document) => document,
             Err(code) => return code,
         };
+        if let Some(session) = &self.session {
+            return session.answer(exit, &document, text);
+        }
         let bytes = match self.json {
             false => plain::lines(text).into_owned().into_bytes(),
             true if IS_STREAM.load(Ordering::SeqCst) => json_bytes(&format!("{document}\n")),
@@ -195,7 +233,9 @@ impl Out {
 
     /// One line of a stream of JSON objects, at once. Without `--json`: nothing.
     pub fn line(&self, document: &Value) {
-        if self.json {
+        if let Some(session) = &self.session {
+            session.line(document);
+        } else if self.json {
             IS_STREAM.store(true, Ordering::SeqCst);
             let mut stdout = std::io::stdout().lock();
             // Whoever reads us may have had enough; the end of the stream is told by the last.
@@ -206,6 +246,9 @@ impl Out {
 
     /// The result of a stream: `text` for people, with `--json` the last line.
     pub fn last_line(&self, exit: Exit, document: &Value, text: &str) -> ExitCode {
+        if self.session.is_some() {
+            return self.answer(exit, document, text);
+        }
         IS_STREAM.store(true, Ordering::SeqCst);
         self.answer(exit, document, text)
     }
@@ -366,9 +409,4 @@ fn written(exit: Exit, bytes: &[u8]) -> ExitCode {
 /// A path for a document. JSON is Unicode: bytes of a name that are none become U+FFFD, as in text.
 pub fn path(path: &std::path::Path) -> Value {
     Value::String(path.to_string_lossy().into_owned())
-}
-
-/// What `--help` and `--version` print.
-pub fn help(text: &str) -> ExitCode {
-    written(Exit::Ok, text.as_bytes())
 }

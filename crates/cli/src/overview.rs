@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn every_verb_stands_in_one_group_and_all_fit_a_screen() {
-        let program = crate::built();
+        let program = crate::command::built();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, v)| v.iter().copied()).collect();
         grouped.sort_unstable();
         let mut verbs: Vec<&str> =

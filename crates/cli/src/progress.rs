@@ -17,6 +17,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, P
 use wp_base::plain;
 
 use crate::output::stderr;
+use crate::session::{self, Session};
 
 /// Between two lines where stderr is no terminal.
 pub const EVERY: Duration = Duration::from_secs(10);
@@ -73,20 +74,24 @@ pub struct Progress {
     first: Arc<AtomicU64>,
     /// Ends the threads that write the lines and ask how far it is.
     threads: Option<Sender<()>>,
+    /// Who shows it in place of stderr, if the verb runs in another program's process.
+    session: Option<Arc<Session>>,
 }
 
 impl Progress {
     /// Nothing is done yet. `what`: the verb, or the part of it.
     pub fn new(what: &str) -> Progress {
         let first = Arc::new(AtomicU64::new(u64::MAX));
-        let bar = if std::io::stderr().is_terminal() {
+        let session = session::current();
+        let bar = if session.is_none() && std::io::stderr().is_terminal() {
             shown(ProgressBar::new(0), first.clone())
         } else {
             ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden())
         };
         let bar = bar.with_prefix(what.to_owned());
-        let threads = bar.is_hidden().then(|| lines(bar.clone(), first.clone())).flatten();
-        Progress { bar, first, threads }
+        let says_lines = session.is_none() && bar.is_hidden();
+        let threads = says_lines.then(|| lines(bar.clone(), first.clone())).flatten();
+        Progress { bar, first, threads, session }
     }
 
     /// As [`Progress::new`], of work that tells nothing by itself: `text` is asked for how far it
@@ -94,12 +99,17 @@ impl Progress {
     pub fn asking(what: &str, text: impl Fn() -> String + Send + 'static) -> Progress {
         let mut progress = Progress::new(what);
         let (lines, bar) = (progress.threads.take(), progress.bar.clone());
+        let (session, what) = (progress.session.clone(), what.to_owned());
         let (end, wait) = channel::<()>();
         let ask = move || {
             // The lines end with this thread.
             let _lines = lines;
             while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(TICK) {
-                bar.set_message(plain::name(&text()).into_owned());
+                let text = text();
+                if let Some(session) = &session {
+                    session.set_far(&what, (0, 0), &text);
+                }
+                bar.set_message(plain::name(&text).into_owned());
             }
         };
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(ask);
@@ -113,14 +123,21 @@ impl Progress {
         if unknown && all > 0 {
             self.first.store(done, Ordering::Relaxed);
         }
+        let text = text.to_string();
+        if let Some(session) = &self.session {
+            session.set_far(&self.bar.prefix(), (done, all), &text);
+        }
         self.bar.set_length(all);
         self.bar.set_position(done);
-        self.bar.set_message(plain::name(&text.to_string()).into_owned());
+        self.bar.set_message(plain::name(&text).into_owned());
     }
 
     /// A line that stays, above what is shown.
     pub fn line(&self, text: &str) {
-        self.bar.suspend(|| stderr(format_args!("{}\n", plain::lines(text))));
+        match &self.session {
+            Some(session) => session.note(&format!("{text}\n")),
+            None => self.bar.suspend(|| stderr(format_args!("{}\n", plain::lines(text)))),
+        }
     }
 
     /// So far it is, of work whose end nobody knows.
@@ -181,7 +198,7 @@ pub struct Table {
 impl Table {
     /// A row for each name; `None` where stderr is no terminal.
     pub fn new(names: &[&str]) -> Option<Table> {
-        if !std::io::stderr().is_terminal() {
+        if session::current().is_some() || !std::io::stderr().is_terminal() {
             return None;
         }
         let all = MultiProgress::new();

@@ -105,7 +105,7 @@ impl Moved {
         };
         let words = [vec!["crash".to_owned()], (self.say)(&value, left)].concat();
         let argv = std::iter::once("writepath").chain(words.iter().map(String::as_str));
-        crate::built().try_get_matches_from(argv).ok()?;
+        crate::command::built().try_get_matches_from(argv).ok()?;
         let words: Vec<String> = words.iter().map(|w| shell(w)).collect();
         Some(format!("writepath {}", words.join(" ")))
     }
@@ -118,7 +118,7 @@ fn said(verb: &str, value: &str, rest: Vec<String>) -> Vec<String> {
 /// `show` has the program first, then the state, then the options.
 fn shown(state: &str, mut rest: Vec<String>) -> Vec<String> {
     let behind = rest.iter().map(String::as_str).chain([state]);
-    let read = crate::built()
+    let read = crate::command::built()
         .try_get_matches_from(["writepath", "crash", "show"].into_iter().chain(behind));
     let show =
         read.as_ref().ok().and_then(|m| m.subcommand_matches("crash")?.subcommand_matches("show"));
@@ -145,7 +145,7 @@ mod tests {
 
     fn told(line: &[&str]) -> Option<(String, String)> {
         let words: Vec<String> = line.iter().map(ToString::to_string).collect();
-        let error = crate::built().try_get_matches_from(&words).err()?;
+        let error = crate::command::built().try_get_matches_from(&words).err()?;
         hint(&words, &error)
     }
 
@@ -166,7 +166,7 @@ mod tests {
         assert!(told_of("writepath run --bug A3").is_none());
         assert!(told_of("writepath crash --holds names").is_none());
         for (_, old, new) in OPTIONS {
-            let crash = crate::built().find_subcommand("crash").expect("a verb").clone();
+            let crash = crate::command::built().find_subcommand("crash").expect("a verb").clone();
             let has = |name: &str| crash.get_arguments().any(|a| a.get_long() == name.get(2..));
             assert!(has(new) && !has(old), "{old}");
         }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn told(line: &str) -> String {
-        let program = crate::built();
+        let program = crate::command::built();
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let argv = std::iter::once("writepath".to_owned()).chain(words.clone());
         let error = program.clone().try_get_matches_from(argv).expect_err("it is refused");

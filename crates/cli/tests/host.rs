@@ -367,14 +367,14 @@ fn a_second_run_keeps_what_is_not_its_own() {
     assert!(run(at, &RUN).status.success());
     let all = at.join("results/fsync-last");
     let result = only(&all);
-    let events = fs::read(result.join("events.ndjson.zst")).expect("read");
+    let events = fs::read(result.join("events.parquet")).expect("read");
     assert!(!events.is_empty());
     fs::write(result.join("notes.txt"), "the user's").expect("written");
     assert!(run(at, &RUN).status.success());
     assert_eq!(fs::read(result.join("notes.txt")).expect("read"), b"the user's");
     let quiet = run(at, &[&RUN[..], &["--no-events"]].concat());
     assert!(quiet.status.success());
-    assert_eq!(fs::read(result.join("events.ndjson.zst")).expect("read"), events);
+    assert_eq!(fs::read(result.join("events.parquet")).expect("read"), events);
     assert_eq!(names(&all).len(), 2, "a run without events has a folder of its own");
     // A file that no result has written stays, and the run says so.
     fs::remove_file(result.join("MANIFEST.json")).expect("removed");

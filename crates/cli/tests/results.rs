@@ -30,7 +30,7 @@ fn every_view_takes_a_folder_a_file_in_it_and_the_newest() {
     let (code, doc, _) = call(at, &RUN);
     assert_eq!(code, 0, "{doc}");
     let result = doc["result"].as_str().expect("a path").to_owned();
-    let events = format!("{result}/events.ndjson.zst");
+    let events = format!("{result}/events.parquet");
     for named in [&*result, "results/latest", "results", "results/fsync-last", &*events] {
         let (code, doc, said) = call(at, &["explain", named]);
         assert_eq!((code, said.as_str()), (0, ""), "{named}: {doc}");
@@ -47,9 +47,9 @@ fn every_view_takes_a_folder_a_file_in_it_and_the_newest() {
     assert_eq!(call(at, &["explain", "results"]).0, 0, "the newest of them");
     // A run without events says how to have some.
     let (_, doc, _) = call(at, &[&RUN[..], &["--no-events"]].concat());
-    assert!(!at.join(doc["result"].as_str().expect("a path")).join("events.ndjson.zst").exists());
+    assert!(!at.join(doc["result"].as_str().expect("a path")).join("events.parquet").exists());
     let (code, none, _) = call(at, &["explain", "results/latest"]);
-    assert!(code == 2 && none["error"]["help"].as_str().expect("help").contains("--no-events"));
+    assert!(code == 2 && none["error"]["help"].as_str().expect("help").contains("--events all"));
 }
 
 #[test]
@@ -78,13 +78,13 @@ fn damaged_events_are_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = dir.path();
     let (_, doc, _) = call(at, &RUN);
-    let events = at.join(doc["result"].as_str().expect("a path")).join("events.ndjson.zst");
+    let events = at.join(doc["result"].as_str().expect("a path")).join("events.parquet");
     let whole = fs::read(&events).expect("read");
     for bytes in [&whole[..whole.len() / 2], &[&whole[..20], &[0xff; 40]].concat()[..]] {
         fs::write(&events, bytes).expect("written");
         let (code, doc, _) = call(at, &["explain", "results"]);
         let said = doc["error"]["message"].as_str().expect("a message").to_owned();
-        assert!(code == 2 && said.contains("events.ndjson.zst:"), "{code} {said}");
+        assert!(code == 2 && said.contains("events.parquet:"), "{code} {said}");
     }
 }
 

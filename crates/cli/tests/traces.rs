@@ -297,11 +297,10 @@ fn what_trace_writes_is_replayed() {
     assert_eq!(a.code, 0, "{}", a.stderr);
     let doc: Value = serde_json::from_str(&a.stdout).expect("one JSON document");
     let result = doc["result"].as_str().expect("a path");
-    let events = dir.path().join(result).join("events.ndjson.zst");
-    let events = zstd::decode_all(std::fs::File::open(events).expect("events")).expect("whole");
-    let events = String::from_utf8(events).expect("text");
+    let events = dir.path().join(result).join("events.parquet");
+    let events = wp_machine::results::read_events(&events).expect("events");
     let issued = writepath(dir.path(), &["trace", result, "--to", "paper"]).stdout.lines().count();
-    assert!(issued > 20 && events.lines().count() > issued);
+    assert!(issued > 20 && events.len() > issued);
     for (format, file) in [("blktrace", "t.blktrace.0"), ("blkparse", "t.txt"), ("paper", "p.txt")]
     {
         let a = writepath(dir.path(), &["trace", result, "--to", format, "--out", file]);

@@ -103,8 +103,9 @@ fn a_result_without_the_devices_events_is_read_as_before() {
     let dir = tempfile::tempdir().expect("a directory");
     let result = run(dir.path(), &["--workload", "fsync-last,n=3,case=extend"]);
     // Uncompressed, as version 0.1 had them.
-    let (compressed, events) = (result.join("events.ndjson.zst"), result.join("events.ndjson"));
-    let text = zstd::decode_all(std::fs::File::open(&compressed).expect("there")).expect("whole");
+    let (table, events) = (result.join("events.parquet"), result.join("events.ndjson"));
+    let records = wp_machine::results::read_events(&table).expect("there");
+    let text = wp_machine::results::events_to_ndjson(&records);
     let text = String::from_utf8(text).expect("text");
     let result = result.to_str().expect("text");
     let (_, new) = json(&["explain", result, "--json"]);
@@ -112,7 +113,7 @@ fn a_result_without_the_devices_events_is_read_as_before() {
     let old: String =
         text.split_inclusive('\n').filter(|l| !told.iter().any(|t| l.contains(t))).collect();
     assert!(old.len() < text.len());
-    std::fs::remove_file(&compressed).expect("removed");
+    std::fs::remove_file(&table).expect("removed");
     std::fs::write(&events, old).expect("written");
     let (code, doc) = json(&["explain", result, "--json"]);
     assert_eq!((code, &doc["total_ns"]), (0, &new["total_ns"]));
@@ -124,6 +125,12 @@ fn a_result_without_the_devices_events_is_read_as_before() {
         all.map(of).collect()
     };
     assert_eq!(stages(&doc), stages(&new), "what the device tells changes no stage");
+    // Compressed, as version 0.2 had them.
+    let plain = std::fs::read(&events).expect("there");
+    std::fs::remove_file(&events).expect("removed");
+    let packed = zstd::encode_all(&*plain, 3).expect("packed");
+    std::fs::write(events.with_extension("ndjson.zst"), packed).expect("written");
+    assert_eq!(json(&["explain", result, "--json"]), (0, doc.clone()));
     let list = doc["stages"].as_array().expect("a list");
     assert!(list.iter().all(|s| s["parts"].as_array().is_some_and(Vec::is_empty)));
     let file = dir.path().join("t.pftrace");

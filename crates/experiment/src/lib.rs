@@ -41,5 +41,5 @@ pub use points::{Points, Source};
 pub use resolve::Setup;
 pub use results::{MergeError, Ready, Written, merge, ready};
 pub use run::{Outcome, run};
-pub use runs::{Ended, Plan, Shard, run_all};
+pub use runs::{Ended, Plan, Shard, Task, make, missing, run_all};
 pub use table::Row;

@@ -103,10 +103,31 @@ fn look(
     Ok((outcomes, wanted))
 }
 
-/// Makes one run, of what the experiment has read.
-fn make(points: &Points, w: &Wanted) -> Result<Outcome, MachineError> {
-    let setup = points.at(w.point).map_err(MachineError::Config)?;
-    let outcome = run(&setup, w.seed);
+/// A run that another process can make.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Number of its point; behind those of the sweep are those that variations change.
+    pub point: usize,
+    /// Its seed.
+    pub seed: u64,
+    /// What it is kept under.
+    pub name: String,
+}
+
+/// The runs of an experiment that are not kept. Errors: the number of a run for which there is no
+/// point, and why.
+pub fn missing(e: &Experiment, kept: &Kept) -> Result<Vec<Task>, (usize, String)> {
+    let plan = Plan { shard: Shard::WHOLE, workers: 1, kept: Some(kept), again: false };
+    let (_, wanted) = look(e, &plan, &plan.shard.runs(e.runs()))?;
+    let task = |w: Wanted| Some(Task { point: w.point, seed: w.seed, name: w.name? });
+    Ok(wanted.into_iter().filter_map(task).collect())
+}
+
+/// Makes one run, of what the experiment has read. Errors: a machine that cannot be, an input that
+/// has changed meanwhile.
+pub fn make(points: &Points, point: usize, seed: u64) -> Result<Outcome, MachineError> {
+    let setup = points.at(point).map_err(MachineError::Config)?;
+    let outcome = run(&setup, seed);
     // What it read may not be what the experiment, and the name that it is kept by, say.
     points.source.unchanged(&setup).map_err(MachineError::Config).and(outcome)
 }
@@ -135,7 +156,7 @@ pub fn run_all(
             if !progress(made.load(Ordering::SeqCst), wanted.len(), &w.shown) {
                 return None;
             }
-            let outcome = make(points, w);
+            let outcome = make(points, w.point, w.seed);
             let kept = match (&outcome, plan.kept, &w.name) {
                 (Ok(outcome), Some(kept), Some(name)) => kept.keep(name, outcome),
                 _ => Ok(()),

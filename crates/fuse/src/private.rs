@@ -77,12 +77,12 @@ fn socket_name() -> String {
 }
 
 /// Starts `command` (its name and arguments) with `dir` as its working directory, where a FUSE file
-/// system is mounted for it and what it starts alone. `program`: of this executable. The process,
-/// the connection, and what must be written to for it to begin.
+/// system is mounted for it and what it starts alone. `program`: starts this executable. The
+/// process, the connection, and what must be written to for it to begin.
 ///
 /// Errors: namespaces or mounts that this host does not allow.
 pub fn spawn(
-    program: &Path,
+    mut program: Command,
     dir: &Path,
     command: &[OsString],
     environment: &[(&str, OsString)],
@@ -90,7 +90,7 @@ pub fn spawn(
     let socket = socket_name();
     let door = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&socket)?)?;
     door.set_nonblocking(true)?;
-    let mut process = Command::new(program);
+    let process = &mut program;
     process.arg(ENTER).arg(&socket).arg(dir).args(command);
     process.envs(environment.iter().map(|(name, value)| (name, value)));
     // What the program prints is not what writepath answers.

@@ -101,8 +101,8 @@ impl Started {
         let mut environment = vec![("WRITEPATH_DIR", dir.clone().into_os_string())];
         let of = |c: &Control| (c.variable(), dir.join(c.name()).into_os_string());
         environment.extend(controls.iter().map(of));
-        let program = std::env::current_exe()?;
-        let (child, connection, mut begin) = spawn(&program, &dir, command, &environment)?;
+        let program = wp_machine::host::program::command();
+        let (child, connection, mut begin) = spawn(program, &dir, command, &environment)?;
         let running = Running(child);
         let session = Session::from_fd(door, connection, SessionACL::All, config("writepath"))?;
         let thread = std::thread::Builder::new().name("fuse".to_owned());

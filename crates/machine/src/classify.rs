@@ -100,51 +100,61 @@ impl Classifier {
         records: &'a [Record],
         zero: usize,
     ) -> impl Iterator<Item = TraceLine> + 'a {
-        let at = records.get(zero).map_or(Time::ZERO, |r| r.at);
-        records.iter().enumerate().filter_map(move |(i, r)| {
-            let mut line = self.line(r, at)?;
-            if i < zero && line.ns_from_fsync_start >= 0 {
-                line.ns_from_fsync_start = -1;
-            }
-            Some(line)
-        })
+        lines_by(records, zero, |_, at, sectors| self.range(at, sectors))
     }
+}
 
-    fn line(&self, r: &Record, zero: Time) -> Option<TraceLine> {
-        let ns_from_fsync_start = r.at.0 as i64 - zero.0 as i64;
-        let comm = r.task.to_string();
-        match &r.event {
-            Event::Block { action, op, flags, at, sectors, .. } => {
-                if !is_listed(r) {
-                    return None;
-                }
-                let empty = *sectors == 0;
-                let class = match (empty, action) {
-                    (true, BlockAction::Complete) => "flush_done".to_owned(),
-                    (true, _) => "flush".to_owned(),
-                    _ => self.range(*at, *sectors),
-                };
-                Some(TraceLine {
-                    ns_from_fsync_start,
-                    action: action.letter(),
-                    rwbs: rwbs(*op, *flags),
-                    sector: (!empty).then_some(at.0),
-                    sectors: *sectors,
-                    class,
-                    comm,
-                })
-            }
-            Event::Jbd2 { what, tid, value } => Some(TraceLine {
-                ns_from_fsync_start,
-                action: 'J',
-                rwbs: (*what).to_owned(),
-                sector: None,
-                sectors: 0,
-                class: format!("transaction {tid} value {value}"),
-                comm,
-            }),
-            _ => None,
+/// Block and journal events as [`Classifier::each_line`] has them; `class`: what the blocks of the
+/// event at this index are, which no flush has.
+pub fn lines_by<'a>(
+    records: &'a [Record],
+    zero: usize,
+    class: impl Fn(usize, Sector, u32) -> String + 'a,
+) -> impl Iterator<Item = TraceLine> + 'a {
+    let at = records.get(zero).map_or(Time::ZERO, |r| r.at);
+    records.iter().enumerate().filter_map(move |(i, r)| {
+        let mut line = line(r, at, |at, sectors| class(i, at, sectors))?;
+        if i < zero && line.ns_from_fsync_start >= 0 {
+            line.ns_from_fsync_start = -1;
         }
+        Some(line)
+    })
+}
+
+fn line(r: &Record, zero: Time, range: impl FnOnce(Sector, u32) -> String) -> Option<TraceLine> {
+    let ns_from_fsync_start = r.at.0 as i64 - zero.0 as i64;
+    let comm = r.task.to_string();
+    match &r.event {
+        Event::Block { action, op, flags, at, sectors, .. } => {
+            if !is_listed(r) {
+                return None;
+            }
+            let empty = *sectors == 0;
+            let class = match (empty, action) {
+                (true, BlockAction::Complete) => "flush_done".to_owned(),
+                (true, _) => "flush".to_owned(),
+                _ => range(*at, *sectors),
+            };
+            Some(TraceLine {
+                ns_from_fsync_start,
+                action: action.letter(),
+                rwbs: rwbs(*op, *flags),
+                sector: (!empty).then_some(at.0),
+                sectors: *sectors,
+                class,
+                comm,
+            })
+        }
+        Event::Jbd2 { what, tid, value } => Some(TraceLine {
+            ns_from_fsync_start,
+            action: 'J',
+            rwbs: (*what).to_owned(),
+            sector: None,
+            sectors: 0,
+            class: format!("transaction {tid} value {value}"),
+            comm,
+        }),
+        _ => None,
     }
 }
 

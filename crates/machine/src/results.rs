@@ -1,11 +1,12 @@
 //! Result directories: what a run leaves on the host, under the hash of what was asked.
 //!
-//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.ndjson.zst`
-//! (compressed with Zstandard, RFC 8878), `lines.tsv` (classes of the blocks) and `MANIFEST.json`
-//! (file -> SHA-256). [`folder`] writes it; the same inputs give the same bytes. A run without
-//! events, or with the first ones only, has a hash of its own. `results/latest` leads to the
-//! newest; [`find`] is what every command takes for a result.
+//! `results/<name>/<hash12>/` holds `resolved.toml`, `summary.json`, `events.parquet`
+//! ([`columns`]), `lines.tsv` (classes of the blocks) and `MANIFEST.json` (file -> SHA-256).
+//! [`folder`] writes it; the same inputs give the same bytes. A run without events, or with the
+//! first ones only, has a hash of its own. `results/latest` leads to the newest; [`find`] is what
+//! every command takes for a result.
 
+pub mod columns;
 mod find;
 
 use std::cell::RefCell;
@@ -28,8 +29,11 @@ use crate::classify;
 use crate::host::{folder, text};
 use crate::registry;
 
-/// The events of a result, one JSON document a line, compressed.
-pub const EVENTS: &str = "events.ndjson.zst";
+/// The events of a result, as a table.
+pub const EVENTS: &str = "events.parquet";
+/// The same in results of version 0.2: one JSON document a line, compressed with Zstandard (RFC
+/// 8878).
+pub const EVENTS_COMPRESSED: &str = "events.ndjson.zst";
 /// The same as it is: results of version 0.1, and what `zstd -d` makes.
 pub const EVENTS_PLAIN: &str = "events.ndjson";
 /// What counts and numbers of a run are in.
@@ -90,12 +94,12 @@ pub fn events_to_ndjson(records: &[Record]) -> Vec<u8> {
     out
 }
 
-/// Events as [`EVENTS`] has them. Errors: of the compression, which has none of its own.
-pub fn events_compressed(records: &[Record]) -> io::Result<Vec<u8>> {
-    const LEVEL: i32 = 3;
-    let mut to = zstd::Encoder::new(Vec::new(), LEVEL)?;
-    write_events(records, &mut to)?;
-    to.finish()
+/// Events as [`EVENTS`] has them; `class`: what the blocks of a block event are. Errors: of the
+/// format, which has none of its own.
+pub fn events_to_table(records: &[Record], class: columns::ClassOf<'_>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    columns::write(records, class, &mut bytes)?;
+    Ok(bytes)
 }
 
 fn write_events(records: &[Record], out: &mut dyn io::Write) -> io::Result<()> {
@@ -266,18 +270,36 @@ pub fn device_limits(dir: &Path) -> io::Result<Limits> {
     Ok(*device.limits())
 }
 
-/// The block events of a result's `events.ndjson`. Errors: the host's, or a line that is none of
-/// ours.
+/// The block events of a result's file of events, of any version. Errors: the host's, or an event
+/// that is none of ours.
 pub fn read_block_events(path: &Path) -> io::Result<Vec<Record>> {
-    read_lines(path, |v| v["e"] == "block")
+    read_any(path, &|kind| kind == "block").map(|(records, _)| records)
 }
 
-/// All events of a result's `events.ndjson`. Errors: the host's, or a line that is none of ours.
+/// All events of a result's file of events, of any version. Errors: as [`read_block_events`].
 pub fn read_events(path: &Path) -> io::Result<Vec<Record>> {
-    read_lines(path, |_| true)
+    read_any(path, &|_| true).map(|(records, _)| records)
 }
 
-/// Classes of the blocks of a result's block events, by index into `records`, from its `lines.tsv`.
+/// The same with the classes of their blocks, which a table has. Errors: as [`read_block_events`].
+pub fn read_events_with_classes(path: &Path) -> io::Result<(Vec<Record>, columns::Classes)> {
+    read_any(path, &|_| true)
+}
+
+fn read_any(
+    path: &Path,
+    wanted: &dyn Fn(&str) -> bool,
+) -> io::Result<(Vec<Record>, columns::Classes)> {
+    let mut file = std::fs::File::open(path)?;
+    if columns::is_table(&mut file)? {
+        return columns::read(file, &path.shown(), wanted);
+    }
+    let records = read_lines(path, |v| wanted(v["e"].as_str().unwrap_or_default()))?;
+    Ok((records, columns::Classes::new()))
+}
+
+/// Classes of the blocks of a result's block events, by index into `records`, from the `lines.tsv`
+/// of version 0.2.
 ///
 /// Empty if the result has none. Errors: the host's, or lines that are not those of `records`.
 pub fn read_classes(path: &Path, records: &[Record]) -> io::Result<BTreeMap<usize, String>> {
@@ -331,7 +353,10 @@ pub fn open_events(path: &Path) -> io::Result<Box<dyn BufRead>> {
 
 /// The events file of a result; `None`: it has none.
 pub fn events_of(dir: &Path) -> Option<PathBuf> {
-    [EVENTS, EVENTS_PLAIN].map(|name| dir.join(name)).into_iter().find(|path| path.is_file())
+    [EVENTS, EVENTS_COMPRESSED, EVENTS_PLAIN]
+        .map(|name| dir.join(name))
+        .into_iter()
+        .find(|path| path.is_file())
 }
 
 /// Events of its run that a result does not have, by its `summary.json`.
@@ -509,32 +534,20 @@ const OPS: [Op; 11] = [
 ];
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn block_events_survive_a_file() {
-        let record = Record {
-            at: Time(123_456_789),
-            task: "jbd2/sdb1-8".into(),
-            event: Event::Block {
-                action: BlockAction::Issue,
-                op: Op::Write,
-                flags: Flags::PREFLUSH | Flags::SYNC,
-                at: Sector(216_658_048),
+    /// An event of every kind.
+    pub fn every_kind() -> Vec<Record> {
+        let events = [
+            Event::Block {
+                action: BlockAction::Complete,
+                op: Op::Zone(ZoneOp::Append),
+                flags: Flags::FUA | Flags::META,
+                at: Sector(64),
                 sectors: 8,
                 extra: 7,
             },
-        };
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("events.ndjson");
-        std::fs::write(&path, events_to_ndjson(std::slice::from_ref(&record))).expect("written");
-        assert_eq!(read_block_events(&path).expect("read"), [record]);
-    }
-
-    #[test]
-    fn every_kind_of_event_survives_a_file() {
-        let events = [
             Event::Jbd2 { what: "start_commit", tid: 7, value: 1 },
             Event::Cpu { what: "syscall", span: Span(250) },
             Event::Wakeup {
@@ -571,15 +584,40 @@ mod tests {
                 holds: vec![(Sector(64), 8), (Sector(8), 16)],
             })),
         ];
-        let records: Vec<Record> = (1..)
-            .zip(events)
-            .map(|(t, event)| Record { at: Time(t), task: "w2".into(), event })
-            .collect();
+        let record = |(t, event)| Record { at: Time(t), task: "w2".into(), event };
+        (1..).zip(events).map(record).collect()
+    }
+
+    #[test]
+    fn block_events_survive_a_file() {
+        let record = Record {
+            at: Time(123_456_789),
+            task: "jbd2/sdb1-8".into(),
+            event: Event::Block {
+                action: BlockAction::Issue,
+                op: Op::Write,
+                flags: Flags::PREFLUSH | Flags::SYNC,
+                at: Sector(216_658_048),
+                sectors: 8,
+                extra: 7,
+            },
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("events.ndjson");
+        std::fs::write(&path, events_to_ndjson(std::slice::from_ref(&record))).expect("written");
+        assert_eq!(read_block_events(&path).expect("read"), [record]);
+    }
+
+    #[test]
+    fn every_kind_of_event_survives_a_file() {
+        let records = every_kind();
+        let blocks: Vec<Record> =
+            records.iter().filter(|r| matches!(r.event, Event::Block { .. })).cloned().collect();
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("events.ndjson");
         std::fs::write(&path, events_to_ndjson(&records)).expect("written");
         assert_eq!(read_events(&path).expect("read"), records);
-        assert_eq!(read_block_events(&path).expect("read"), []);
+        assert_eq!(read_block_events(&path).expect("read"), blocks);
         let back: Vec<Record> = records.into_iter().rev().collect();
         std::fs::write(&path, events_to_ndjson(&back)).expect("written");
         let e = read_events(&path).expect_err("time falls");

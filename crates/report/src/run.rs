@@ -59,7 +59,7 @@ impl fmt::Display for NoSuchCall {
             }
             NoSuchCall::Open => f.write_str("the call does not return within the run"),
             NoSuchCall::NoWakeups => {
-                f.write_str("an older version recorded its events without wake-ups: run it again")
+                f.write_str("the events have no wake-ups: run it again with --events all")
             }
         }
     }

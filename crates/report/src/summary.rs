@@ -233,6 +233,9 @@ pub struct Listed {
     pub total_ns: u64,
     /// The stage that most of it went into, and how long that was.
     pub most: (String, u64),
+    /// Each stage with its time, nanoseconds, in the order in which they begin: they add up to
+    /// `total_ns`.
+    pub stages: Vec<(String, u64)>,
 }
 
 /// Calls with what most of their time went into; with `top` only the `top` slowest, the slowest
@@ -248,7 +251,7 @@ pub fn list(seen: &Seen<'_>, calls: &[Call], top: Option<usize>) -> Vec<Listed> 
     let one = |c: &Call| {
         let links = path(seen, *c);
         let stages = crate::explain::stages(&links);
-        let most = stages.into_iter().max_by_key(|s| s.ns);
+        let most = stages.iter().max_by_key(|s| s.ns);
         Listed {
             number: c.number,
             call: seen.call_name(c.enter).to_owned(),
@@ -256,7 +259,8 @@ pub fn list(seen: &Seen<'_>, calls: &[Call], top: Option<usize>) -> Vec<Listed> 
             task: records[c.enter].task.to_string(),
             at_ns: records[c.enter].at.0,
             total_ns: length(c),
-            most: most.map_or_else(Default::default, |s| (s.name, s.ns)),
+            most: most.map_or_else(Default::default, |s| (s.name.clone(), s.ns)),
+            stages: stages.into_iter().map(|s| (s.name, s.ns)).collect(),
         }
     };
     calls.iter().map(one).collect()
@@ -290,8 +294,11 @@ pub fn list_text(list: &[Listed]) -> String {
 /// A list as JSON.
 pub fn list_json(list: &[Listed]) -> Value {
     let one = |l: &Listed| {
+        let stage = |(name, ns): &(String, u64)| json!({ "stage": name, "ns": ns });
+        let stages: Vec<Value> = l.stages.iter().map(stage).collect();
         json!({ "number": l.number, "call": l.call, "target": l.target, "task": l.task,
-            "at_ns": l.at_ns, "total_ns": l.total_ns, "most": l.most.0, "most_ns": l.most.1 })
+            "at_ns": l.at_ns, "total_ns": l.total_ns, "most": l.most.0, "most_ns": l.most.1,
+            "stages": stages })
     };
     let calls: Vec<Value> = list.iter().map(one).collect();
     json!({ "schema": "writepath.explain-list/1", "calls": calls })

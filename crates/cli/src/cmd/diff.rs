@@ -10,7 +10,7 @@ use wp_report::diff::{Diff, Side, What, diff};
 use wp_report::run::{SYNCS, Seen, WHOLE, WRITES};
 
 use super::Recorded;
-use super::run::{Setup, classes, perform};
+use super::run::{Recording, Setup, classes, perform};
 use crate::output::{Exit, Out};
 
 /// Arguments.
@@ -58,7 +58,7 @@ fn two(a: &Args, out: &Out) -> Result<Two, ExitCode> {
         all.push((dir.shown(), super::recorded(dir, out)?));
     }
     for fs in &a.fs {
-        let ran = perform(fs, &a.setup, Some(usize::MAX), out)?;
+        let ran = perform(fs, &a.setup, (Recording::All, usize::MAX), out)?;
         let classes = classes(&ran).map_err(|e| out.fs_error("classes of blocks", &e))?;
         let limits = ran.machine.queue.with_device(|d| *d.limits());
         let recorded = Recorded {
@@ -131,7 +131,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         if *n == 0 {
             let what =
                 format!("{name}: no event with one of the actions {} is recorded", a.actions);
-            let help = "run it again without --no-events; --actions names other events";
+            let help = "run it again with --events all; --actions names other events";
             return out.fail(Exit::Usage, "events", &what, help);
         }
     }

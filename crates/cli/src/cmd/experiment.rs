@@ -30,7 +30,7 @@ pub struct RunArgs {
     /// does not hold. docs/experiments.md describes the format.
     #[arg(conflicts_with_all = [
         "fs", "device", "workload", "elevator", "cpu", "partition_start", "partition_size", "image",
-        "save_image", "fio_json", "no_events",
+        "save_image", "fio_json", "no_events", "events",
     ])]
     pub file: Option<PathBuf>,
     /// Run shard I of N; `writepath merge` joins the shards
@@ -49,6 +49,13 @@ pub struct RunArgs {
     /// Repeat runs that an earlier command finished
     #[arg(long, requires = "file", help_heading = "Experiments")]
     again: bool,
+    /// Make the runs on the workers of this Dask cluster: tcp://HOST:8786
+    ///
+    /// Needs the Python package `writepath` (docs/python.md) for the host's `python3`, and the same
+    /// one on each worker. The result is the same as without it.
+    #[arg(long, value_name = "ADDRESS", requires = "file", help_heading = "Experiments")]
+    #[arg(conflicts_with_all = ["shard", "jobs", "verify", "again"])]
+    dask: Option<String>,
 }
 
 /// Arguments of `check`.
@@ -127,6 +134,9 @@ pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &O
         Ok(e) => e,
         Err(code) => return code,
     };
+    if let Some(address) = &a.dask {
+        return on_dask(address, file, (seed, root), out);
+    }
     let program = match reproduce::kept::program() {
         Ok(program) => program,
         Err(e) => return out.host_error(Path::new("this program"), &e),
@@ -147,6 +157,33 @@ pub fn run(file: &Path, a: &RunArgs, (seed, root): (Option<u64>, &Path), out: &O
     match ready.write(root) {
         Ok(written) => answer(&e, &rows, &ready, &written.dir, out),
         Err(error) => out.host_error(root, &error),
+    }
+}
+
+/// Has the Python package make the runs on a cluster, and answer in place of this program.
+fn on_dask(address: &str, file: &Path, (seed, root): (Option<u64>, &Path), out: &Out) -> ExitCode {
+    let mut command = wp_machine::host::program::python();
+    command.args(["-m", "writepath.dask_run", "--address", address, "--file"]);
+    command.arg(file).arg("--out").arg(root);
+    if let Some(seed) = seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    if out.is_json() {
+        command.arg("--json");
+    }
+    const HELP: &str = "install the package: docs/python.md";
+    let refused = |what: &str| out.fail(Exit::Unsupported, "dask", what, HELP);
+    let found = wp_machine::host::program::python()
+        .args(["-c", "import writepath.dask_run"])
+        .stderr(std::process::Stdio::null())
+        .status();
+    if !found.is_ok_and(|status| status.success()) {
+        return refused("--dask needs the Python package `writepath`, which python3 does not have");
+    }
+    match command.status().map(|status| status.code().and_then(|c| u8::try_from(c).ok())) {
+        Ok(Some(code)) => ExitCode::from(code),
+        Ok(None) => out.fail(Exit::Interrupted, "interrupted", "interrupted", "run it again"),
+        Err(e) => refused(&format!("python3: {e}")),
     }
 }
 

@@ -111,7 +111,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let calls = seen.calls(&names).len();
     if calls == 0 {
         let what = format!("{}: no {} call is recorded", a.run.shown(), names.join(" or "));
-        let help = "run it again without --no-events; --call names other calls";
+        let help = "run it again with --events all; --call names other calls";
         return out.fail(Exit::Usage, "calls", &what, help);
     }
     if a.summary {

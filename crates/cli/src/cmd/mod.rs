@@ -48,7 +48,8 @@ use wp_base::event::Record;
 use wp_base::plain::Shown as _;
 use wp_base::stage::Stages;
 use wp_machine::results::{
-    NoResult, device_limits, events_left_out, events_of, find, read_classes, read_events, setting,
+    NoResult, device_limits, events_left_out, events_of, find, read_classes,
+    read_events_with_classes, setting,
 };
 pub use wp_machine::spec::{devices, file_system, name_and_rest, size};
 use wp_report::run::Run;
@@ -96,7 +97,7 @@ pub fn result_paths(run: &Path, out: &Out) -> Result<(PathBuf, PathBuf), ExitCod
     }
     let Some(events) = events_of(&dir) else {
         let what = format!("{}: no events are recorded", dir.shown());
-        return Err(out.fail(Exit::Usage, "events", &what, "run it again without --no-events"));
+        return Err(out.fail(Exit::Usage, "events", &what, "run it again with --events all"));
     };
     let left_out = events_left_out(&dir);
     if left_out > 0 {
@@ -122,7 +123,7 @@ const RESULTS: &str = "name a result, such as results/latest; `writepath list re
 /// Reads a result; on failure says why and with which code to end.
 pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
     let (dir, events) = result_paths(run, out)?;
-    let records = read_events(&events).map_err(|e| {
+    let (records, classes) = read_events_with_classes(&events).map_err(|e| {
         match e.kind() {
             // It has the file's name, and the line.
             std::io::ErrorKind::InvalidData => {
@@ -135,7 +136,10 @@ pub fn recorded(run: &Path, out: &Out) -> Result<Recorded, ExitCode> {
         }
     })?;
     let lines = dir.join("lines.tsv");
-    let classes = read_classes(&lines, &records).map_err(|e| out.host_error(&lines, &e))?;
+    let classes = match classes.is_empty() {
+        true => read_classes(&lines, &records).map_err(|e| out.host_error(&lines, &e))?,
+        false => classes,
+    };
     let resolved = dir.join("resolved.toml");
     let wrong = |e: std::io::Error| out.host_error(&resolved, &e);
     let mut recorded = Recorded {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
@@ -119,7 +119,7 @@ struct Refusal {
 /// The figures of another process. Errors: what it said, and its exit code.
 fn other(a: &Args, change: &str) -> Result<Results, (String, u8)> {
     let host = |e: std::io::Error| (e.to_string(), Exit::HostIo as u8);
-    let mut command = Command::new(program::PATH);
+    let mut command = program::command();
     command.args(["perturb", "--json", "--seed", &a.seed.to_string(), "--device-scale", change]);
     let done = group::output(command.args(&a.papers)).map_err(host)?;
     let text = String::from_utf8_lossy(&done.stdout);

@@ -8,8 +8,11 @@ use serde_json::json;
 use wp_base::event::{Event, Record, rwbs};
 use wp_base::plain::Shown as _;
 use wp_block::trace::{Issues, TraceDevice};
+use wp_machine::classify::{lines_by, lines_to_tsv, mark};
 use wp_machine::host::Shape;
+use wp_machine::lines::TraceLine;
 use wp_machine::results::read_block_events;
+use wp_machine::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 
 use crate::output::{Exit, Out, path};
 use crate::outputs;
@@ -23,10 +26,12 @@ use crate::outputs;
 pub struct Args {
     /// Result of `run`: its folder, or results/latest
     run: PathBuf,
-    /// blkparse, paper, csv; with --out: blktrace, perfetto
+    /// blkparse, paper, csv, lines; with --out: blktrace, perfetto
     ///
     /// blkparse: its default text. paper: issued requests only, as blkparse prints with
-    /// `-f "%T.%9t %a %d %S + %n [%C]\n" -a issue`. csv: one block event a line.
+    /// `-f "%T.%9t %a %d %S + %n [%C]\n" -a issue`. csv: one block event a line. lines: block and
+    /// journal events with the class of each block, and the seconds since the fsync that the
+    /// workload marks.
     ///
     /// blktrace: the binary format, for blkparse, btt and fio. perfetto: for ui.perfetto.dev, with
     /// system calls, journal, bios, requests, device commands, flash dies, and a flow from each
@@ -42,8 +47,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    if a.to == "perfetto" {
-        return perfetto(a, out);
+    match a.to.as_str() {
+        "perfetto" => return perfetto(a, out),
+        "lines" => return lines(a, out),
+        _ => {}
     }
     let events = match super::result_paths(&a.run, out) {
         Ok((_, events)) => events,
@@ -92,10 +99,15 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
                 Exit::Usage,
                 "to",
                 &format!("--to {other}: no such format"),
-                "blkparse, paper, csv, blktrace or perfetto",
+                "blkparse, paper, csv, lines, blktrace or perfetto",
             );
         }
     };
+    told(a, &text, events, out)
+}
+
+/// Writes text, or prints it.
+fn told(a: &Args, text: &str, events: usize, out: &Out) -> ExitCode {
     if let Some(file) = &a.out {
         return written(a, file, (text.as_bytes(), events), out);
     }
@@ -106,7 +118,25 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     let doc = json!({
         "schema": "writepath.trace/1", "format": a.to, "events": events, "lines": lines,
     });
-    out.result(&doc, &text)
+    out.result(&doc, text)
+}
+
+/// Block and journal events with their classes, counted from where the workload marks its fsync, or
+/// from the first.
+fn lines(a: &Args, out: &Out) -> ExitCode {
+    let recorded = match super::recorded(&a.run, out) {
+        Ok(r) => r,
+        Err(code) => return code,
+    };
+    let records = &recorded.records;
+    let Some(last) = records.len().checked_sub(1) else { return nothing(&a.run, out) };
+    let zero = mark(records, MARK_FSYNC).unwrap_or(0);
+    let end = mark(records, MARK_RETURN).unwrap_or(last);
+    let took = records[end].at.0 as i64 - records[zero].at.0 as i64;
+    // Of a result without classes nobody knows them.
+    let class = |n: usize, _, _| recorded.classes.get(&n).map_or("-".to_owned(), String::clone);
+    let all: Vec<TraceLine> = lines_by(records, zero, class).collect();
+    told(a, &lines_to_tsv(&all, took), all.len(), out)
 }
 
 /// A viewer that shows system calls needs more than block events.
@@ -127,7 +157,7 @@ fn perfetto(a: &Args, out: &Out) -> ExitCode {
 /// A run without events shows nothing.
 fn nothing(run: &Path, out: &Out) -> ExitCode {
     let what = format!("{}: no events are recorded", run.shown());
-    out.fail(Exit::Usage, "events", &what, "run it again without --no-events")
+    out.fail(Exit::Usage, "events", &what, "run it again with --events all")
 }
 
 /// Writes what was made of some events. Of none it writes no file.

@@ -61,7 +61,7 @@ fn the_page_of_exit_codes_is_made_from_the_table() {
 
 #[test]
 fn every_verb_of_the_command_line_is_in_the_table_and_no_other() {
-    let program = crate::built();
+    let program = crate::command::built();
     let known: Vec<String> = leaves(&program).into_iter().map(|(name, _)| name).collect();
     let listed: Vec<&str> = CONTRACTS.iter().map(|c| c.verb).collect();
     assert_eq!(known, listed, "the table has the order of --help");

@@ -10,6 +10,7 @@ use super::table::{Cell, Table};
 use super::words::{self, Lang};
 
 /// A part of a section.
+#[expect(clippy::large_enum_variant, reason = "a page has some dozens")]
 #[derive(Clone, Debug)]
 pub enum Block {
     /// A figure; two of them stand beside each other where there is room.

@@ -34,6 +34,9 @@ pub struct Axis {
     pub places: Vec<(f64, String)>,
     /// May the reader switch between the scales?
     pub has_switch: bool,
+    /// Numbers that it has room for besides those of its figure: of the figures beside it, which
+    /// then have the same axis.
+    pub shared: Vec<f64>,
 }
 
 impl Axis {
@@ -45,6 +48,7 @@ impl Axis {
             scale: Scale::Linear,
             places: Vec::new(),
             has_switch: false,
+            shared: Vec::new(),
         }
     }
 
@@ -187,7 +191,9 @@ impl Figure {
 
     /// Numbers of the y axis: points, their intervals, and marks.
     pub fn heights(&self) -> Vec<f64> {
-        self.heights_if(|_| true)
+        let mut all = self.heights_if(|_| true);
+        all.extend(self.y.shared.iter().filter(|v| v.is_finite()));
+        all
     }
 
     /// The same with one series shown, and what is said of it or of none.

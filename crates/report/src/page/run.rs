@@ -1,6 +1,8 @@
 //! A run or an experiment: its `summary.json` as tables, its `points.csv` as tables and figures,
 //! its claims.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::block::Block;
@@ -18,6 +20,8 @@ const ROWS_MAX: usize = 500;
 const FIGURES_MAX: usize = 12;
 /// Most series of a figure.
 const SERIES_MAX: usize = 8;
+/// Most figures beside each other that show one metric.
+const PANELS_MAX: usize = 36;
 
 /// Its tables and figures; `n` is its place on the page.
 pub fn blocks(run: &Run, n: usize, phrases: &[[String; 2]], lang: Lang) -> Vec<Block> {
@@ -164,43 +168,128 @@ fn columns(heads: &[String], rows: &[Vec<String>]) -> Option<Columns> {
     Some(Columns { x, by, y })
 }
 
+/// What a row says in some columns.
+fn said(row: &[String], columns: &[usize]) -> String {
+    let parts: Vec<&str> = columns.iter().map(|c| row[*c].as_str()).collect();
+    parts.join(", ")
+}
+
+/// Different values of rows, in the order in which they come.
+fn different(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    values.filter(|v| seen.insert(v.clone())).collect()
+}
+
+/// One of the small figures beside each other that show a metric: the rows that it has, by what
+/// they say in the columns `by`, and its series.
+struct Panel {
+    by: Vec<usize>,
+    value: String,
+    series: Vec<String>,
+}
+
+/// How a sweep is divided: columns whose values are series, and panels. A few combinations are one
+/// panel. Of more, the last column with few values tells series apart, and the others panels; if
+/// no column has few values, each panel has the next of them.
+fn panels(columns: &Columns, rows: &[Vec<String>]) -> (Vec<usize>, Vec<Panel>) {
+    let names = |by: &[usize]| different(rows.iter().map(|row| said(row, by)));
+    let all = names(&columns.by);
+    if all.len() <= SERIES_MAX {
+        let one = Panel { by: Vec::new(), value: String::new(), series: all };
+        return (columns.by.clone(), vec![one]);
+    }
+    let is_few = |c: &&usize| names(&[**c]).len() <= SERIES_MAX;
+    let Some(series) = columns.by.iter().rev().find(is_few).copied() else {
+        let parts = all.chunks(SERIES_MAX);
+        let panel =
+            |part: &[String]| Panel { by: Vec::new(), value: String::new(), series: part.to_vec() };
+        return (columns.by.clone(), parts.map(panel).collect());
+    };
+    let by: Vec<usize> = columns.by.iter().copied().filter(|c| *c != series).collect();
+    let series_names = names(&[series]);
+    let panel = |value| Panel { by: by.clone(), value, series: series_names.clone() };
+    (vec![series], names(&by).into_iter().map(panel).collect())
+}
+
 fn figures(heads: &[String], rows: &[Vec<String>], n: usize, lang: Lang) -> Vec<Figure> {
     let Some(columns) = columns(heads, rows) else { return Vec::new() };
-    let value = |row: &[String], c: usize| row[c].parse::<f64>().unwrap_or(f64::NAN);
-    let name = |row: &[String]| {
-        let parts: Vec<&str> = columns.by.iter().map(|c| row[*c].as_str()).collect();
-        parts.join(", ")
-    };
-    let mut names: Vec<String> = Vec::new();
-    for row in rows {
-        let name = name(row);
-        if !names.contains(&name) {
-            names.push(name);
+    let (by, panels) = panels(&columns, rows);
+    let metrics = (FIGURES_MAX / panels.len()).max(1);
+    let shown = columns.y.iter().take(metrics);
+    let mut all: Vec<Figure> = Vec::new();
+    for y in shown {
+        let shared = panels.len() > 1;
+        let heights = || rows.iter().filter_map(|row| row[*y].parse::<f64>().ok());
+        let axis = Axis::linear(&heads[*y], "").switched();
+        let axis = match shared {
+            true => Axis { shared: ends(heights()), ..axis },
+            false => axis,
+        };
+        for (place, panel) in panels.iter().take(PANELS_MAX).enumerate() {
+            let mut figure = one(heads, rows, (&columns, &by, panel), (*y, axis.clone(), lang));
+            let number = if shared { format!("-{place}") } else { String::new() };
+            figure.id = format!("run-{n}-{}{number}", plain(&heads[*y]));
+            all.push(figure);
         }
     }
-    names.truncate(SERIES_MAX);
-    let one = |y: usize| {
-        let series = names.iter().enumerate().map(|(style, wanted)| {
-            let of: Vec<&Vec<String>> = rows.iter().filter(|r| name(r) == *wanted).collect();
-            let points = means(of.iter().map(|r| [value(r, columns.x), value(r, y)]));
-            let shown = if wanted.is_empty() { heads[y].clone() } else { wanted.clone() };
-            Series::new(shown, style, points)
-        });
-        Figure {
-            id: format!("run-{n}-{}", heads[y].replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
-            number: "points.csv".to_owned(),
-            title: words::CHART_OF.with(lang, &[&heads[y], &heads[columns.x]]),
-            caption: String::new(),
-            shape: Shape::Lines,
-            x: Axis::linear(&heads[columns.x], ""),
-            y: Axis::linear(&heads[y], "").switched(),
-            series: series.collect(),
-            said_by: words::PAPER,
-            marks: Vec::new(),
-            claims: Vec::new(),
-        }
-    };
-    columns.y.iter().take(FIGURES_MAX).map(|y| one(*y)).collect()
+    if let (Some(last), Some(rest)) = (all.last_mut(), panels.len().checked_sub(PANELS_MAX))
+        && rest > 0
+    {
+        last.caption = words::MORE_FIGURES.with(lang, &[&rest.to_string()]);
+    }
+    all
+}
+
+/// A name, as a part of an address.
+fn plain(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+}
+
+/// The lowest and the highest of some numbers.
+fn ends(all: impl Iterator<Item = f64>) -> Vec<f64> {
+    let finite = all.filter(|v| v.is_finite());
+    let both = finite.fold(None, |ends: Option<[f64; 2]>, v| {
+        let [low, high] = ends.unwrap_or([v, v]);
+        Some([low.min(v), high.max(v)])
+    });
+    both.map_or(Vec::new(), |ends| ends.to_vec())
+}
+
+/// A figure of a panel.
+fn one(
+    heads: &[String],
+    rows: &[Vec<String>],
+    (columns, by, panel): (&Columns, &[usize], &Panel),
+    (y, axis, lang): (usize, Axis, Lang),
+) -> Figure {
+    let value = |row: &[String], c: usize| row[c].parse::<f64>().unwrap_or(f64::NAN);
+    let own: Vec<&Vec<String>> =
+        rows.iter().filter(|row| said(row, &panel.by) == panel.value).collect();
+    let series = panel.series.iter().enumerate().map(|(style, wanted)| {
+        let of = own.iter().filter(|row| said(row, by) == *wanted);
+        let points = means(of.map(|row| [value(row, columns.x), value(row, y)]));
+        let shown = if wanted.is_empty() { heads[y].clone() } else { wanted.clone() };
+        Series::new(shown, style, points)
+    });
+    let title = words::CHART_OF.with(lang, &[&heads[y], &heads[columns.x]]);
+    let names: Vec<String> =
+        panel.by.iter().map(|c| own.first().map_or("", |row| &row[*c]).to_owned()).collect();
+    let pairs = panel.by.iter().zip(names).map(|(c, v)| format!("{} = {v}", heads[*c]));
+    let place: Vec<String> = pairs.collect();
+    Figure {
+        id: String::new(),
+        number: "points.csv".to_owned(),
+        title: if place.is_empty() { title } else { format!("{title}: {}", place.join(", ")) },
+        caption: String::new(),
+        shape: Shape::Lines,
+        x: Axis::linear(&heads[columns.x], ""),
+        y: axis,
+        // What a panel has no point of is not in its legend.
+        series: series.filter(|s| !s.points.is_empty()).collect(),
+        said_by: words::PAPER,
+        marks: Vec::new(),
+        claims: Vec::new(),
+    }
 }
 
 /// Points of the same x (other seeds) as one: mean, lowest and highest.
@@ -255,6 +344,40 @@ mod tests {
         assert_eq!(names, ["ext4", "f2fs"]);
         let xs: Vec<f64> = all[0].series[0].points.iter().map(|p| p.x).collect();
         assert_eq!(xs, [1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_sweep_of_many_keys_is_small_multiples_with_one_axis() {
+        let (mut text, mut row) = ("fs,device,n,seed,iops\n".to_owned(), 0);
+        for fs in ["ext4", "f2fs", "btrfs"] {
+            for device in ["ssd", "nvme", "emmc", "zns"] {
+                for n in [1, 2, 4] {
+                    text += &format!("{fs},{device},{n},1,{}\n", n * 100 + row);
+                    row += 1;
+                }
+            }
+        }
+        let (heads, rows) = table(&text);
+        let all = figures(&heads, &rows, 0, Lang::En);
+        // Four drives are series; each file system is a figure.
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[1].title, "iops over n: fs = f2fs");
+        assert!(all.iter().all(|f| f.series.len() == 4 && f.series[0].points.len() == 3));
+        assert!(all.iter().all(|f| f.y.shared == [100.0, 435.0]));
+        let mut ids: Vec<&str> = all.iter().map(|f| f.id.as_str()).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), 3);
+    }
+
+    #[test]
+    fn no_series_is_left_out_where_one_key_has_many_values() {
+        let mut text = "name,n,iops\n".to_owned();
+        for name in 0..20 {
+            text += &format!("d{name},1,{name}\nd{name},2,{}\n", name + 1);
+        }
+        let (heads, rows) = table(&text);
+        let all = figures(&heads, &rows, 0, Lang::En);
+        assert_eq!(all.iter().map(|f| f.series.len()).collect::<Vec<_>>(), [8, 8, 4]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Picture: [`args`] (what clap reads) -> [`plan`] (the same, typed; every usage error) -> one room
 //!          for each subcommand: [`hunt`], [`folder`] and [`modes`] of `run`, [`log`], [`show`],
-//!          [`bug`], [`mutate`], [`compare`].
+//!          [`bug`], [`mutate`], [`compare`]. [`parts`] splits `run` for other processes.
 
 mod args;
 mod bug;
@@ -15,6 +15,7 @@ mod key;
 pub mod log;
 mod modes;
 pub mod mutate;
+mod parts;
 mod plan;
 mod programs;
 mod reduced;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 
 pub use self::args::Args;
 use self::args::{RunArgs, What};
+pub use self::parts::CrashParts;
 use self::plan::{Bug, Compare, Mutate, Run, Show, Wrong};
 use crate::output::Out;
 

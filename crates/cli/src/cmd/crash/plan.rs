@@ -29,6 +29,21 @@ impl Wrong {
         Wrong { code, message, help }
     }
 
+    /// Its name for programs.
+    pub(super) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// What is wrong.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The hint.
+    pub(super) fn help(&self) -> &'static str {
+        self.help
+    }
+
     /// The same with another hint.
     pub(super) fn but(self, help: &'static str) -> Wrong {
         Wrong { help, ..self }

@@ -71,6 +71,7 @@ impl Of {
 }
 
 /// A machine, its crash states, and what they are held to.
+#[derive(Clone)]
 pub(super) struct Setup {
     pub words: Words,
     pub bench: Bench,

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ fn start(a: &Args, works: &mut [Work], jobs: usize, say: &Sender<Said>) {
 
 /// This program, for one paper; a thread passes on what it says.
 fn spawn(a: &Args, paper: &Paper, which: usize, say: &Sender<Said>) -> std::io::Result<Group> {
-    let mut command = Command::new(program::PATH);
+    let mut command = program::command();
     command.args(["reproduce", paper.slug, "--seed", &a.seed.to_string(), "--again", "--out"]);
     command.arg(&a.out).env(progress::LINES, std::process::id().to_string());
     if a.quick {

@@ -32,6 +32,7 @@ use self::pinned::Beside;
 pub use self::progress::end_with_parent;
 use crate::output::{Exit, Out};
 use crate::outputs;
+use crate::session::Failure;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -156,21 +157,39 @@ impl Args {
     }
 }
 
+/// A paper that is asked for and that nobody knows.
+fn unknown(a: &Args) -> Option<String> {
+    let p = a.papers.iter().find(|p| PAPERS.iter().all(|known| known.slug != *p))?;
+    Some(format!("no paper called `{p}`"))
+}
+
+/// The papers that are asked for.
+fn wanted(a: &Args) -> Vec<&'static Paper> {
+    let is_wanted = |name: &str| a.papers.is_empty() || a.papers.iter().any(|p| p == name);
+    PAPERS.iter().filter(|p| is_wanted(p.slug)).collect()
+}
+
+/// Names of the papers that would run: those that no earlier run has kept. Errors: one that nobody
+/// knows; the host's.
+pub fn missing(a: &Args) -> Result<Vec<&'static str>, Failure> {
+    if let Some(what) = unknown(a) {
+        return Err(Failure::usage(&what, "writepath list papers"));
+    }
+    let program = kept::program().map_err(|e| Failure::usage(&e.to_string(), ""))?;
+    let is_kept =
+        |p: &Paper| !a.again && kept::find(&a.out, p.slug, &p.resolved(a), &program).is_some();
+    Ok(wanted(a).into_iter().filter(|p| !is_kept(p)).map(|p| p.slug).collect())
+}
+
 /// Runs the verb. Exit 1 if a verdict is not the pinned one; with --strict, if a claim differs.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    if let Some(p) = a.papers.iter().find(|p| PAPERS.iter().all(|known| known.slug != *p)) {
-        return out.fail(
-            Exit::Usage,
-            "paper",
-            &format!("no paper called `{p}`"),
-            "writepath list papers",
-        );
+    if let Some(what) = unknown(a) {
+        return out.fail(Exit::Usage, "paper", &what, "writepath list papers");
     }
     if let Err(code) = outputs::folder(&a.out, out) {
         return code;
     }
-    let is_wanted = |name: &str| a.papers.is_empty() || a.papers.iter().any(|p| p == name);
-    let papers: Vec<&'static Paper> = PAPERS.iter().filter(|p| is_wanted(p.slug)).collect();
+    let papers = wanted(a);
     match papers[..] {
         [paper] => one(a, out, paper, &out.interrupt_in_parts()),
         _ => all::run(a, out, &papers, &out.interrupt()),

@@ -121,10 +121,14 @@ pub struct Args {
     /// Write a report like fio's --output-format=json (workload fio only)
     #[arg(long, value_name = "FILE")]
     fio_json: Option<PathBuf>,
-    /// Record no events; keeps long runs small
+    /// Events to record: none, calls, requests or all [default: all]
     ///
-    /// The result has the counters and the latencies, but `explain`, `diff` and `trace` cannot read
-    /// it.
+    /// calls: system calls and marks. requests: also the block layer, the journal and the commands
+    /// of the drive. all: also CPU time, wake-ups, and the work inside the drive, which `explain`
+    /// needs. The counters and latencies of a result do not depend on it.
+    #[arg(long, value_name = "WHICH", conflicts_with = "no_events", hide_possible_values = true)]
+    events: Option<Recording>,
+    /// The same as --events none; keeps long runs small
     #[arg(long)]
     no_events: bool,
     /// Maximum number of recorded events [default: 2000000]
@@ -153,6 +157,39 @@ pub struct Args {
     /// takes no time without --think. Tasks have the names of its processes.
     #[arg(last = true, value_name = "CMD", conflicts_with_all = ["workload", "file"])]
     command: Vec<std::ffi::OsString>,
+}
+
+/// Which events a run records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Recording {
+    /// None.
+    None,
+    /// System calls and marks.
+    Calls,
+    /// The same, the block layer, the journal, and work that calls share.
+    Requests,
+    /// All.
+    All,
+}
+
+impl Recording {
+    /// The classes of events.
+    pub(super) fn classes(self) -> Class {
+        let calls = Class::SYSCALL.0 | Class::MARK.0;
+        match self {
+            Recording::None => Class(0),
+            Recording::Calls => Class(calls),
+            Recording::Requests => Class(calls | Class::BLOCK.0 | Class::JBD2.0 | Class::FS.0),
+            Recording::All => Class::ALL,
+        }
+    }
+}
+
+impl Args {
+    /// Which events are recorded.
+    fn recording(&self) -> Recording {
+        if self.no_events { Recording::None } else { self.events.unwrap_or(Recording::All) }
+    }
 }
 
 /// The file system of `run` and `fio` by default.
@@ -323,12 +360,12 @@ struct Asked {
     inputs: Inputs,
 }
 
-/// Runs a workload on a machine; `events`: how many are recorded at most, `None`: none. Errors:
-/// told, and the exit code.
+/// Runs a workload on a machine; `events`: which are recorded, and how many at most. Errors: told,
+/// and the exit code.
 pub(super) fn perform(
     fs: &str,
     a: &Setup,
-    events: Option<usize>,
+    events: (Recording, usize),
     out: &Out,
 ) -> Result<Ran, ExitCode> {
     if let Some(code) = super::fio::refused(&a.workload, a.image.is_some(), out) {
@@ -366,8 +403,9 @@ pub(super) fn perform(
 
 impl Asked {
     /// Makes the machine, and runs the workload on it.
-    fn play(self, events: Option<usize>) -> Result<Ran, MachineError> {
+    fn play(self, events: (Recording, usize)) -> Result<Ran, MachineError> {
         let Asked { spec, image, workload, options, resolved, inputs } = self;
+        let (recording, most) = events;
         let is_new = image.is_none();
         let machine = Machine::new(spec, image)?;
         let now = machine.rt.shared_now();
@@ -381,8 +419,8 @@ impl Asked {
             let needs = (workload.room)(&options, machine.spec().fs);
             verify_room(&machine, &vfs, workload.name, needs)?;
         }
-        machine.rt.probe().set_limit(events.unwrap_or(0));
-        machine.record(if events.is_some() { Class::ALL } else { Class(0) });
+        machine.rt.probe().set_limit(most);
+        machine.record(recording.classes());
         let v = vfs.clone();
         let mut report = machine
             .block_on("w2", async move { (workload.run)(&v, &options).await })?
@@ -465,9 +503,11 @@ fn fresh(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
     let fio = outputs::asked(a.fio_json.as_deref(), Shape::Text, out)?;
     if a.max_events == Some(0) {
         let what = "--max-events 0 records nothing";
-        return Err(out.fail(Exit::Usage, "max-events", what, "use --no-events to record none"));
+        return Err(out.fail(Exit::Usage, "max-events", what, "use --events none to record none"));
     }
-    let events = (!a.no_events).then(|| a.max_events.unwrap_or(MAX_EVENTS));
+    // Room for them is taken at once.
+    let most = if a.recording() == Recording::None { 0 } else { MAX_EVENTS };
+    let events = (a.recording(), a.max_events.unwrap_or(most));
     let fs = a.fs.clone().unwrap_or_else(|| default_fs(&a.setup));
     let scratch;
     let replayed = if a.command.is_empty() {

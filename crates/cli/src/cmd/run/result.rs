@@ -2,32 +2,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
-use wp_base::FsResult;
-use wp_base::event::Record;
+use wp_base::event::{Event, Record};
 use wp_base::plain::Shown as _;
 use wp_machine::Machine;
-use wp_machine::classify::{Classifier, lines_to_tsv, mark};
-use wp_machine::results::{EVENTS, Results, events_compressed};
+use wp_machine::classify::{Classifier, is_listed};
+use wp_machine::results::{EVENTS, Results, events_to_table};
 use wp_machine::workload::fio::WRITE_SHORT;
-use wp_machine::workload::fsync_last::{MARK_FSYNC, MARK_RETURN};
 use wp_vfs::JournalConflict;
 
-use super::{Args, Ran};
+use super::{Args, Ran, Recording};
 use crate::output::{Exit, Out, path};
 
-/// Block and journal events with the classes of their blocks, counted from where the workload marks
-/// its fsync, or from the first; nothing of a run without events.
-fn lines(machine: &Machine, records: &[Record]) -> Option<FsResult<String>> {
-    let last = records.len().checked_sub(1)?;
-    let zero = mark(records, MARK_FSYNC).unwrap_or(0);
-    let end = mark(records, MARK_RETURN).unwrap_or(last);
+/// Classes that are kept for the next events: those of a request are asked for several times.
+const CLASSES_MAX: usize = 1 << 14;
+
+/// The events as a table, with what the blocks of block events are at the end of the run. Errors:
+/// told, and the exit code.
+fn table(
+    machine: &Machine,
+    records: &[Record],
+    root: &Path,
+    out: &Out,
+) -> Result<Vec<u8>, ExitCode> {
     let spec = machine.spec();
     let named = Classifier::of_writes(spec.fs, &spec.fs_options, machine.view(), spec.start);
-    let took = records[end].at.0 as i64 - records[zero].at.0 as i64;
-    Some(named.map(|c| lines_to_tsv(c.each_line(records, zero), took)))
+    let named = named.map_err(|e| out.fs_error("classes of blocks", &e))?;
+    let mut known: BTreeMap<(u64, u32), Rc<str>> = BTreeMap::new();
+    let mut class = |r: &Record| match r.event {
+        Event::Block { at, sectors, .. } if is_listed(r) && sectors > 0 => {
+            if known.len() >= CLASSES_MAX {
+                known.clear();
+            }
+            let of = || named.range(at, sectors).into();
+            Some(known.entry((at.0, sectors)).or_insert_with(of).clone())
+        }
+        _ => None,
+    };
+    events_to_table(records, &mut class).map_err(|e| out.host_error(root, &e))
 }
 
 /// Journal conflicts: sums by type of block and case, then what each task met.
@@ -65,9 +81,29 @@ fn device_counters(machine: &Machine) -> serde_json::Map<String, Value> {
     first.map(|(k, v)| (k.to_owned(), json!(v))).chain(more).collect()
 }
 
+/// What keeps a result apart from the one with all events; `left_out`: events of those that are
+/// recorded, behind the first ones.
+fn key(recorded: Recording, (first, left_out): (usize, u64)) -> String {
+    let which = match recorded {
+        Recording::None => "without events",
+        Recording::Calls => "events of calls",
+        Recording::Requests => "events of requests",
+        Recording::All => "",
+    };
+    match (which, left_out) {
+        // As before there was a choice: such a result keeps its place.
+        ("", 1..) => format!("the first {first} events"),
+        (which, 1..) if recorded != Recording::None => format!("{which}, the first {first}"),
+        (which, _) => which.to_owned(),
+    }
+}
+
 /// Keeps and prints what a run gave.
 pub(super) fn keep(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> {
-    let lines = lines(&ran.machine, &ran.records);
+    let events = match a.recording() {
+        Recording::None => None,
+        _ => Some(table(&ran.machine, &ran.records, &a.out, out)?),
+    };
     out.contents_kept()?;
     let Ran { machine, calls, failed, records, left_out, report, .. } = ran;
     let Ran { fs_counters, conflicts, workload, .. } = ran;
@@ -83,11 +119,8 @@ pub(super) fn keep(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> 
         "virtual_time_ns": machine.rt.now().0,
     });
     let mut results = Results::default();
-    if a.no_events {
-        // It does not take the place of a result with events.
-        results.set_key("without events");
-    } else if left_out > 0 {
-        results.set_key(&format!("the first {} events", records.len()));
+    results.set_key(&key(a.recording(), (records.len(), left_out)));
+    if left_out > 0 {
         out.note(&format!(
             "note: the first {} of {} events are recorded; --max-events N records more",
             records.len(),
@@ -96,8 +129,7 @@ pub(super) fn keep(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> 
     }
     results.add("resolved.toml", ran.resolved);
     results.add("summary.json", serde_json::to_vec_pretty(&summary).unwrap_or_default());
-    if !a.no_events {
-        let events = events_compressed(&records).map_err(|e| out.host_error(&a.out, &e))?;
+    if let Some(events) = events {
         results.add(EVENTS, events);
     }
     for (n, (_, bytes)) in ran.inputs.into_iter().enumerate() {
@@ -111,10 +143,6 @@ pub(super) fn keep(a: &Args, ran: Ran, out: &Out) -> Result<ExitCode, ExitCode> 
     }
     for note in &report.notes {
         out.note(note);
-    }
-    if let Some(lines) = lines {
-        let tsv = lines.map_err(|e| out.fs_error("classes of blocks", &e))?;
-        results.add("lines.tsv", tsv);
     }
     let dir = results.write(&a.out, workload.name).map_err(|e| out.host_error(&a.out, &e))?;
     let mut text = String::new();

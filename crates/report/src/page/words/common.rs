@@ -108,5 +108,6 @@ texts! {
         "Writepath {0}가 자신의 실행 문서로 만든 페이지입니다. 네트워크와 외부 글꼴을 쓰지 않으며, 스크립트는 이 파일 안의 것뿐입니다.";
     CONTENTS: "Contents", "차례";
     TOTAL: "total", "합계";
+    MORE_FIGURES: "{0} more combinations have no figure; the table has them.", "나머지 조합 {0}개는 그림이 없으며 표에 있습니다.";
     MORE_ROWS: "The result file has {0} more rows.", "나머지 {0}행은 결과 파일에 있습니다.";
 }
