@@ -20,7 +20,7 @@ use crate::ssd::ftl::Stream;
 use crate::ssd::{PendingFlush, Ssd, Timer};
 
 /// Its numbers in a preset.
-pub(crate) const SYNC: [Param; 9] = [
+pub(crate) const SYNC: [Param; 10] = [
     p("hardware_queues", 1, "count", "assumed: one; NVMe has one for each CPU"),
     p("flush_serial_ns", 0, "ns", "assumed: FLUSHes overlap"),
     p("flush_holds_writes", 0, "switch", "assumed: only later FLUSHes wait for one"),

@@ -322,6 +322,8 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         hardware_queues: 1,
         barrier: false,
         barrier_writes: c.keeps_order,
+        ordered_writes: false,
+        range_flush: false,
         zones: None,
         discard_granularity_sectors: 0,
         discard_zeroes: false,
