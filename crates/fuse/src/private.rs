@@ -14,7 +14,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -214,9 +214,10 @@ fn first(args: &[OsString]) -> io::Result<u8> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // Processes by their numbers here. A host that forbids it has those outside.
     let _ = mount("proc", "/proc", "proc", MountFlags::empty(), None::<&std::ffi::CStr>);
+    let path = program_path(Path::new(name))?;
     std::env::set_current_dir(dir)?;
     let shown = OsStr::new(name).to_string_lossy().into_owned();
-    let child = Command::new(name).args(rest).spawn();
+    let child = Command::new(path).arg0(name).args(rest).spawn();
     let child = child.map_err(|e| io::Error::new(e.kind(), format!("{shown}: {e}")))?;
     loop {
         // Orphans are its children too.
@@ -224,6 +225,16 @@ fn first(args: &[OsString]) -> io::Result<u8> {
         if i64::from(pid.as_raw_nonzero().get()) == i64::from(child.id()) {
             return Ok(code(ExitStatus::from_raw(status.as_raw())));
         }
+    }
+}
+
+/// Where a program is that the caller names from its own working directory: `./app` and `bin/app`
+/// are files there, as for a shell, and a plain name is looked for in `PATH`. Errors: there is no
+/// working directory.
+fn program_path(name: &Path) -> io::Result<PathBuf> {
+    match name.components().count() {
+        1 if !name.as_os_str().as_encoded_bytes().contains(&b'/') => Ok(name.to_owned()),
+        _ => std::path::absolute(name),
     }
 }
 

@@ -21,8 +21,9 @@ use wp_serve::drive::Counts;
 use super::program::{ProgramError, ProgramPlan, Ran, places, run_program};
 use super::{Kernel, quoted};
 
-/// Where `check` keeps its results: memory of the guest.
-const RESULTS: &str = "/run/writepath-fstests";
+/// Memory of the guest, for what `check` writes: its results, and, where the kernel has overlayfs,
+/// links that some tests make beside themselves.
+const RUN: &str = "/run";
 /// No configuration of the checkout takes the place of ours.
 const NO_CONFIG: &str = "/run/writepath-no-config";
 /// What a test's header begins with.
@@ -203,7 +204,7 @@ impl Checkout {
             ("TEST_DIR", at.to_owned()),
             ("SCRATCH_DEV", "/dev/vdc".to_owned()),
             ("SCRATCH_MNT", scratch.to_owned()),
-            ("RESULT_BASE", RESULTS.to_owned()),
+            ("RESULT_BASE", format!("{RUN}/results")),
         ];
         if !plan.mount.is_empty() {
             settings.push(("MOUNT_OPTIONS", format!("-o {}", plan.mount)));
@@ -218,7 +219,9 @@ impl Checkout {
         Ok(ProgramPlan {
             setup: None,
             run: format!(
-                "mkdir {RESULTS} && cd {folder} && {} exec ./check {test}",
+                "cd {RUN} && mkdir results up work && mount -t overlay -o \
+                 lowerdir={folder},upperdir={RUN}/up,workdir={RUN}/work none {folder} 2> /dev/null; \
+                 cd {folder} && {} exec ./check {test}",
                 settings.join(" ")
             ),
             folders,
