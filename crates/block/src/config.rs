@@ -7,6 +7,8 @@ use wp_base::kernel::Version;
 use crate::device::Limits;
 use crate::elevator::{ELEVATORS, Elevator, ElevatorEntry, ElevatorKind, ElvSetup, Layer};
 use crate::era::Era;
+use crate::sync_depth::SyncDepth;
+use crate::tuning::Tuning;
 
 /// How the driver moves a request's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,6 +136,13 @@ pub struct QueueConfig {
     /// dispatched? True: the BarrierFS paper's order-preserving dispatch. False: what its published
     /// kernel does, which hands barriers on and stops nothing. Nothing else sees it.
     pub epoch_gate: bool,
+    /// Limit on asynchronous requests while somebody syncs; no kernel has it.
+    pub sync_depth: Option<SyncDepth>,
+    /// Does an asynchronous write that somebody waits for go before other asynchronous ones
+    /// (QASIO)? For cfq and deadline; no kernel has it.
+    pub boost: bool,
+    /// Count waits for asynchronous writes, without changing anything.
+    pub counts_quasi: bool,
     /// Does the device turn? CFQ idles for such devices (`QUEUE_FLAG_NONROT` clear).
     pub rotational: bool,
     /// The device's name, such as `sdb`.
@@ -172,6 +181,9 @@ impl QueueConfig {
                 flush_patience: Span::secs(5),
             },
             epoch_gate: true,
+            sync_depth: None,
+            boost: false,
+            counts_quasi: false,
             rotational: false,
             name: "sdb".to_string(),
             major: 8,
@@ -182,15 +194,30 @@ impl QueueConfig {
     /// The set-up of a disk in kernel `version`, with the elevator of that name, or the kernel's
     /// default one.
     ///
-    /// Errors: no such elevator; one that the kernel does not have. (`noop` is taken for `none` by
-    /// kernels that have only that: the same order of service under its new name.)
+    /// The name may be followed by parameters: `noop,fsync_depth=4` (`fsync_depth`,
+    /// `fsync_window_ms`, `boost`, `count_waits`).
+    ///
+    /// Errors: no such elevator or parameter; one that the kernel does not have. (`noop` is taken
+    /// for `none` by kernels that have only that: the same order of service under its new name.)
     pub fn for_kernel(
         version: impl Into<Version>,
         elevator: Option<&str>,
     ) -> Result<QueueConfig, String> {
         let version = version.into();
         let base = QueueConfig::of(Era::of(version));
-        let Some(name) = elevator else { return Ok(base) };
+        let mut parts = elevator.unwrap_or_default().split(',').filter(|p| !p.is_empty());
+        // Parameters alone are of the kernel's own elevator.
+        let own = base.elevator.name();
+        let name = match parts.clone().next() {
+            Some(first) if !first.contains('=') => parts.next().unwrap_or(own),
+            _ => own,
+        };
+        let Tuning { sync_depth, boost, counts_quasi } = Tuning::parse(parts)?;
+        let base = QueueConfig { sync_depth, boost, counts_quasi, ..base };
+        let boosts = ["cfq", "deadline"];
+        if boost && !boosts.contains(&name) {
+            return Err(format!("`{name}` cannot boost (boost=1 is for cfq and deadline)"));
+        }
         let name = if name == "noop" && base.layer == Layer::Multi { "none" } else { name };
         let names = |has: fn(&ElevatorEntry, Version) -> bool| -> String {
             let found: Vec<&str> =
@@ -206,6 +233,13 @@ impl QueueConfig {
             return Err(format!("Linux {version} has no elevator `{name}` (elevators: {known})"));
         }
         Ok(base.with_elevator(kind))
+    }
+
+    /// What [`QueueConfig::for_kernel`] makes this elevator of: its name and parameters.
+    pub fn elevator_text(&self) -> String {
+        let (name, sync_depth) = (self.elevator.name(), self.sync_depth);
+        let tuning = Tuning { sync_depth, boost: self.boost, counts_quasi: self.counts_quasi };
+        format!("{name}{tuning}")
     }
 
     /// Its elevator, for a device with these limits.

@@ -77,15 +77,24 @@ impl Core {
 
     /// Takes the elevator's next request to the end of the dispatch queue.
     fn pull(&mut self, cx: &Ctx) -> Option<RqId> {
-        if self.elevator.queued() == 0
-            || (self.is_flushing() && !cx.limits.flush_beside_others && !cx.is_mq())
-        {
+        if self.is_flushing() && !cx.limits.flush_beside_others && !cx.is_mq() {
             return None;
         }
-        let rq = self.elv(cx, |e, elv| e.next(elv))?;
-        self.merge.remove(&mut self.pool, rq);
-        self.dispatch.push_back(rq);
-        Some(rq)
+        if let Some(rq) = self.take_held(cx) {
+            self.dispatch.push_back(rq);
+            return Some(rq);
+        }
+        while self.elevator.queued() > 0 {
+            let rq = self.elv(cx, |e, elv| e.next(elv))?;
+            self.merge.remove(&mut self.pool, rq);
+            if self.must_hold(cx, rq) {
+                self.depth.held.push_back(rq);
+                continue;
+            }
+            self.dispatch.push_back(rq);
+            return Some(rq);
+        }
+        None
     }
 
     /// The driver sees the request.
@@ -188,6 +197,7 @@ impl Core {
         match answer {
             Admit::Accepted => {
                 self.in_device += 1;
+                self.depth.in_device += u32::from(!self.pool[rq].is_sync());
                 self.flush_in_device |= op == Op::Flush;
                 if let Some(named) = named {
                     self.device_events.command(cx, &named);
@@ -222,6 +232,7 @@ impl Core {
         self.device_events.done(cx, &done);
         let (rq, number) = self.pool.resolve(done.id);
         self.in_device -= 1;
+        self.depth.in_device -= u32::from(!self.pool[rq].is_sync());
         self.blocked = false;
         let r = &mut self.pool[rq];
         r.commands -= 1;

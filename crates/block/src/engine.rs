@@ -31,7 +31,9 @@ use crate::mq::MqState;
 use crate::plug::Plugs;
 use crate::pool::NO_EPOCH;
 use crate::pool::{BioInfo, IoClass, Pool, RqId, State, is_sync};
+use crate::quasi::QuasiWaits;
 use crate::slab::Slab;
+use crate::sync_depth::DepthState;
 use crate::zone_plug::ZonePlugs;
 
 /// What does not change: set-up and surroundings.
@@ -169,6 +171,10 @@ pub(crate) struct Core {
     pub mq: MqState,
     /// Zones that are being written, and what waits for that.
     pub zone_plugs: ZonePlugs,
+    /// Waits for asynchronous requests.
+    pub quasi: QuasiWaits,
+    /// Asynchronous requests that queue-depth adaptation counts and holds.
+    pub depth: DepthState,
     /// Classes of I/O priority of tasks that asked for one.
     pub classes: BTreeMap<TaskId, IoClass>,
     pub counters: QueueCounters,
@@ -207,6 +213,8 @@ impl Core {
             retry_armed: false,
             mq: MqState::default(),
             zone_plugs: ZonePlugs::default(),
+            quasi: QuasiWaits::default(),
+            depth: DepthState::default(),
             classes: BTreeMap::new(),
             counters: QueueCounters::default(),
             device_events: DeviceEvents::default(),
@@ -358,6 +366,7 @@ impl Core {
         cx.event(BlockAction::GetRequest, info.op, info.flags, info.at, info.sectors, 0);
         let rq = self.pool.alloc(&info, cx.rt.now());
         self.count(cx, rq);
+        self.note_sync(cx, rq);
         self.pool.attach(rq, info.sectors, bio.segs, bio.end, false);
         if cx.is_mq() && self.add_mq(cx, dev, rq) {
             return;

@@ -80,7 +80,8 @@ impl Core {
         if self.stops_at_gate(cx, rq) {
             return true;
         }
-        if self.blocked || self.in_device >= cx.limits.queue_depth || self.current.is_some() {
+        let is_full = self.blocked || self.in_device >= cx.limits.queue_depth;
+        if is_full || self.current.is_some() || self.must_hold(cx, rq) {
             self.insert_mq(cx, rq);
             return false;
         }
@@ -176,7 +177,8 @@ impl Core {
 
     /// A request has completed: there may be room for what waits (`blk_mq_sched_restart()`).
     pub fn restart_mq(&mut self) {
-        let waits = self.elevator.queued() > 0 || !self.dispatch.is_empty();
+        let queued = self.elevator.queued() + self.depth.held.len();
+        let waits = queued > 0 || !self.dispatch.is_empty();
         self.mq.wanted |= waits || self.current.is_some();
     }
 

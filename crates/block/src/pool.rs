@@ -246,6 +246,12 @@ impl Pool {
         }
     }
 
+    /// Requests with bios in them, in no order that means anything.
+    pub(crate) fn live(&self) -> impl Iterator<Item = RqId> {
+        let all = (0u32..).zip(&self.requests);
+        all.filter(|(_, r)| r.first != NONE).map(|(slot, _)| RqId(slot))
+    }
+
     /// Frees a request, whose bios have been taken out.
     pub(crate) fn free(&mut self, rq: RqId) {
         let r = &mut self[rq];
@@ -421,6 +427,17 @@ impl List {
             None => self.head = rq.0,
         }
         self.tail = rq.0;
+        self.len += 1;
+    }
+    /// Adds a request, which is in no list, at the head.
+    pub(crate) fn push_front(&mut self, pool: &mut Pool, rq: RqId) {
+        pool[rq].prev = NONE;
+        pool[rq].next = self.head;
+        match some(self.head) {
+            Some(head) => pool[head].prev = rq.0,
+            None => self.tail = rq.0,
+        }
+        self.head = rq.0;
         self.len += 1;
     }
     /// Removes a request that is in this list.

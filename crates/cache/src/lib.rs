@@ -20,6 +20,7 @@ mod errseq;
 mod index;
 mod mapping;
 mod policy;
+mod quasi;
 mod readahead;
 mod share;
 pub mod site;

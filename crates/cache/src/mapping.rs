@@ -127,7 +127,7 @@ pub struct Mapping {
     name: &'static str,
     block_bytes: u32,
     ops: RefCell<Weak<dyn WbOps>>,
-    wb: Weak<Writeback>,
+    pub(crate) wb: Weak<Writeback>,
     blocks: RefCell<Index<Rc<Buffer>>>,
     /// Indices in the order in which they entered the cache; some are gone since.
     order: RefCell<Order>,

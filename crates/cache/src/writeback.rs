@@ -137,7 +137,7 @@ impl Lists {
 pub struct Writeback {
     rt: Rt,
     policy: WbPolicy,
-    part: Partition,
+    pub(crate) part: Partition,
     lists: RefCell<Lists>,
     works: RefCell<VecDeque<Work>>,
     wake: Rc<WaitQueue>,

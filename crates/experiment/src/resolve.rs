@@ -538,7 +538,7 @@ fn machine(
         },
     };
     let elevator = match QueueConfig::for_kernel(kernel, fields.text("elevator", found)) {
-        Ok(config) => config.elevator,
+        Ok(config) => config.elevator_text(),
         Err(why) => {
             wrong(found, &fields.place("elevator"), why, "leave it out for the kernel's own");
             return None;
@@ -560,7 +560,7 @@ fn machine(
     for (key, value) in [
         ("cpu", cpu.name),
         ("kernel", &format!("{}.{}", kernel.0, kernel.1)),
-        ("elevator", elevator.name()),
+        ("elevator", elevator.as_str()),
         ("disk", disk),
     ] {
         settings.push((format!("machine.{key}"), quoted(value)));
@@ -571,7 +571,7 @@ fn machine(
         device: first.name,
         device_params: first.params,
         more: more.into_iter().map(|d| (d.name, d.params)).collect(),
-        elevator: elevator.name().to_owned(),
+        elevator,
         start: Sector(start),
         sectors: size,
         fs,

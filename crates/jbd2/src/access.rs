@@ -305,6 +305,7 @@ impl Handle {
     async fn wait_home_write(&self, b: &Rc<Buffer>) {
         if self.is_going_home(b) {
             self.journal().st.borrow_mut().counters.home_write_waits += 1;
+            self.journal().bdev.note_wait(b, wp_block::Quasi::Metadata);
             b.wait_clear(BufFlag::Writeback).await;
             b.wait_clear(BufFlag::Reading).await;
         }

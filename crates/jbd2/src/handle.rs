@@ -246,6 +246,7 @@ impl Journal {
         };
         match delay {
             Delay::Locked | Delay::Full => {
+                self.somebody_waits(wp_block::Quasi::Handle);
                 let woken = self.wait_transaction_locked.wait();
                 if let Some(tid) = self.running_tid() {
                     self.request_commit(tid);

@@ -17,6 +17,7 @@ use std::rc::{Rc, Weak};
 
 use wp_base::event::{Class, Event};
 use wp_base::{FsError, FsResult};
+use wp_block::Quasi;
 use wp_rt::WaitQueue;
 
 use crate::handle::Handle;
@@ -43,6 +44,8 @@ pub trait OrderedData {
     fn dispatched<'a>(&'a self) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(std::future::ready(()))
     }
+    /// Somebody waits for who waits for the file's writes.
+    fn waited_for(&self, _class: Quasi) {}
     /// Waits until the file's writes are complete. Errors: `Io` if one failed.
     fn wait<'a>(&'a self) -> Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
 }
@@ -182,7 +185,9 @@ impl Journal {
                 && self.opts.mode.dual().is_none()
                 && site::ORDERED_WAIT.on()
             {
+                self.waits_for(Some(data.clone()));
                 result = result.and(data.wait().await);
+                self.waits_for(None);
             }
             inode.busy.set(false);
             inode.idle.wake_all();
@@ -202,6 +207,26 @@ impl Journal {
             }
         }
         result
+    }
+
+    /// The commit begins to wait for a file's data, or has waited: those that wait for the commit
+    /// wait for that data.
+    fn waits_for(&self, data: Option<Rc<dyn OrderedData>>) {
+        *self.waited_data.borrow_mut() = data;
+        if self.wait_done_commit.waiters() > 0 {
+            self.somebody_waits(Quasi::Commit);
+        }
+        if self.wait_transaction_locked.waiters() > 0 {
+            self.somebody_waits(Quasi::Handle);
+        }
+    }
+
+    /// A task begins to wait for the commit, or for a handle.
+    pub(crate) fn somebody_waits(&self, class: Quasi) {
+        let data = self.waited_data.borrow().clone();
+        if let Some(data) = data {
+            data.waited_for(class);
+        }
     }
 
     /// The inodes of `tid` in the order in which a commit walks them.

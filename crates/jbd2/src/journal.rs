@@ -26,6 +26,7 @@ use crate::counters::JournalCounters;
 use crate::disk::{self, Format, SuperBlock, tid_after, tid_at_least};
 use crate::flushing;
 use crate::heads::Heads;
+use crate::inode::OrderedData;
 use crate::log::LogMap;
 use crate::options::JournalOptions;
 use crate::recover::verify_super;
@@ -58,6 +59,8 @@ pub struct Journal {
     pub(crate) wait_transaction_locked: WaitQueue,
     /// Those who wait for a commit, or for the thread's end.
     pub(crate) wait_done_commit: WaitQueue,
+    /// The file whose data the commit waits for.
+    pub(crate) waited_data: RefCell<Option<Rc<dyn OrderedData>>>,
     /// The thread, when it has nothing to do.
     wait_commit: Rc<WaitQueue>,
     /// The flush thread, when it has nothing to do (dual mode).
@@ -89,8 +92,7 @@ impl Journal {
             return Err(FsError::Invalid("a journal needs blocks of 1024 bytes at least"));
         }
         let at = log.block(0).ok_or(FsError::Invalid("the journal has no first block"))?;
-        let buffer = bdev.read(at).await?;
-        let sb_state = SuperState::new(rt, buffer);
+        let sb_state = SuperState::new(rt, bdev.read(at).await?);
         let sb = sb_state.get();
         verify_super(&sb, &log, bs, at * u64::from(bs.bytes()), opts.era.incompat_known())?;
         if sb.start.get() != 0 && opts.recovered.is_none() {
@@ -121,6 +123,7 @@ impl Journal {
             checkpoint_lock: Lock::new(rt, "checkpoint", ()),
             wait_transaction_locked: WaitQueue::new(rt, "journal transaction locked"),
             wait_done_commit: WaitQueue::new(rt, "journal commit done"),
+            waited_data: RefCell::default(),
             wait_commit: Rc::new(WaitQueue::new(rt, "journal commit request")),
             wait_flush: Rc::new(WaitQueue::new(rt, "journal flush thread")),
             handed: RefCell::default(),
@@ -282,6 +285,7 @@ impl Journal {
         if later() {
             self.wait_commit.wake_all();
             self.wait_flush.wake_all();
+            self.somebody_waits(wp_block::Quasi::Commit);
             self.wait_done_commit.wait_until(|| !later()).await;
         }
         if self.is_aborted() { Err(FsError::Io) } else { Ok(()) }

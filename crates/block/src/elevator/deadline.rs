@@ -9,10 +9,12 @@
 
 use wp_base::event::Op;
 use wp_base::{Sector, Span, Time};
+use wp_rt::TaskId;
 
 use crate::elevator::interface::{Elevator, ElvCx, Kick};
 use crate::elevator::zone_locks::ZoneLocks;
 use crate::pool::{BioInfo, List, Pool, RqId};
+use crate::quasi::BOOSTED;
 use crate::sorted::SectorIndex;
 
 /// Settings, as in `/sys/block/*/queue/iosched`.
@@ -217,6 +219,18 @@ impl Elevator for Deadline {
         let rq = self.next_of(cx, &mut batch, None, &ZoneLocks::default());
         self.batch = batch;
         rq
+    }
+
+    /// To the head of the line, expired, so that the next batch begins with it; the present one
+    /// ends.
+    fn boost(&mut self, cx: &mut ElvCx<'_>, rq: RqId, _waiter: Option<TaskId>) {
+        let side = &mut self.sides[side_of(cx.pool[rq].op)];
+        side.fifo.remove(cx.pool, rq);
+        side.fifo.push_front(cx.pool, rq);
+        let r = &mut cx.pool[rq];
+        r.deadline = cx.now;
+        r.flags |= BOOSTED;
+        self.batch.batched = self.tunables.fifo_batch;
     }
 
     fn queued(&self) -> usize {

@@ -11,6 +11,7 @@ use wp_base::{Sector, Time};
 use crate::device::Limits;
 use crate::era::Era;
 use crate::pool::{BioInfo, Pool, RqId};
+use wp_rt::TaskId;
 
 /// What an elevator works on.
 pub struct ElvCx<'a> {
@@ -64,6 +65,9 @@ pub trait Elevator {
     /// Did the device refuse a request in the last while (`hctx->dispatch_busy`)? Told before each
     /// [`Elevator::next`] of blk-mq.
     fn pressed(&mut self, _busy: bool) {}
+    /// Somebody waits for this asynchronous request, which it holds (QASIO): it goes before other
+    /// asynchronous ones.
+    fn boost(&mut self, _cx: &mut ElvCx<'_>, _rq: RqId, _waiter: Option<TaskId>) {}
     /// Requests that it holds.
     fn queued(&self) -> usize;
 }

@@ -32,7 +32,8 @@ pub fn list(name: Option<&str>) -> (Value, String) {
             json!({
                 "name": t.name, "about": t.about, "origin": t.origin.to_string(),
                 "paper": t.origin.paper(), "fs": t.fs, "is_built": t.fs.is_some(),
-                "options": t.on, "kernels": t.kernels(), "needs": needs, "conflicts": conflicts,
+                "options": t.on, "elevator": t.elevator,
+                "kernels": t.kernels(), "needs": needs, "conflicts": conflicts,
                 "unsafe_without": lost,
             })
         })
@@ -56,7 +57,10 @@ fn described(t: &Technique, text: &mut String) {
         Some(fs) => {
             wrapped(text, "", &t.origin.to_string());
             let comma = if t.on.is_empty() { "" } else { "," };
-            wrapped(text, "", &format!("--fs {fs}{comma}{}", t.on));
+            match t.elevator {
+                "" => wrapped(text, "", &format!("--fs {fs}{comma}{}", t.on)),
+                params => wrapped(text, "", &format!("--elevator NAME,{params}")),
+            }
         }
     }
     let kernels = t.kernels();

@@ -389,7 +389,7 @@ impl Ext4 {
         let out = async {
             let b = inode.map.get(index);
             if self.opts.writeback.era.stable_pages && site::STABLE.on() {
-                b.wait_clear(BufFlag::Writeback).await;
+                self.wait_stable(&b).await;
             }
             let allocated = match self.promise_now(inode, &b, delay) {
                 Some(done) => done.map(|()| false)?,

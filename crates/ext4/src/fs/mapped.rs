@@ -5,7 +5,8 @@
 use std::rc::Rc;
 
 use wp_base::FsResult;
-use wp_cache::{BufFlag, Readahead, WbControl};
+use wp_block::Quasi;
+use wp_cache::{BufFlag, Buffer, Readahead, WbControl};
 use wp_medium::{PAGE_BYTES, Slice};
 use wp_vfs::{ErrSeqCursor, page_stores};
 
@@ -14,6 +15,12 @@ use super::mount::Ext4;
 use crate::site;
 
 impl Ext4 {
+    /// Waits until a block of a file, which is to change, is not being written any more.
+    pub(super) async fn wait_stable(&self, b: &Buffer) {
+        self.bdev.note_data_wait(b, Quasi::Data);
+        b.wait_clear(BufFlag::Writeback).await;
+    }
+
     /// Stores `data` at `offset`, page by page: each is read, every block of it up to the end of
     /// the file gets its place or the promise of one, and is dirty (`block_page_mkwrite`).
     ///

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
+use wp_block::Quasi;
 use wp_cache::WbControl;
 use wp_jbd2::OrderedData;
 use wp_rt::CpuOp;
@@ -41,6 +42,10 @@ impl OrderedData for Inode {
         self.map.is_settled()
     }
 
+    fn waited_for(&self, class: Quasi) {
+        self.map.note_wait(class);
+    }
+
     fn dispatched<'a>(&'a self) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(self.map.wait_dispatched())
     }
@@ -68,12 +73,28 @@ impl Ext4 {
         if self.opts.ordering_only && self.opts.dual.is_some() {
             return Box::pin(self.order_file(inode, kind == SyncKind::DataOnly, told)).await;
         }
-        self.fsync_range(inode, kind, (0, u64::MAX), told).await
+        self.sync_range(inode, kind, (0, u64::MAX), told).await
     }
 
     /// [`Ext4::fsync`] that writes only the data of blocks `range`, both ends included: what
     /// follows an `O_SYNC` write (`generic_write_sync`).
     pub(super) async fn fsync_range(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        kind: SyncKind,
+        range: (u64, u64),
+        told: &ErrSeqCursor,
+    ) -> FsResult<()> {
+        let done = self.sync_range(inode, kind, range, told).await;
+        if !self.opts.barrier && self.opts.sync_flushes() {
+            // Only `fsync` and `fdatasync` are no more than an order.
+            let flushed = self.bdev.queue().flush().await;
+            return done.and(flushed.map_err(|_| FsError::Io));
+        }
+        done
+    }
+
+    async fn sync_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         kind: SyncKind,
@@ -132,6 +153,7 @@ impl Ext4 {
                 inode.map.wait_dispatched().await;
             }
         } else if site::FSYNC_WAIT.on() {
+            inode.map.note_wait(Quasi::Sync);
             let arrived = if self.opts.era.errors_by_open_file {
                 inode.map.settle().await;
                 self.tell(inode, told)

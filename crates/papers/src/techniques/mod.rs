@@ -130,6 +130,8 @@ pub struct Technique {
     pub fs: Option<&'static str>,
     /// Options of that file system that switch it on, as on the command line.
     pub on: &'static str,
+    /// Parameters of `--elevator` that switch it on.
+    pub elevator: &'static str,
     /// The first kernel that has it, as an era, and what stands for that in the reason; `None`:
     /// in every one that is modelled, or it is in no kernel.
     pub since: Option<(u16, u16)>,

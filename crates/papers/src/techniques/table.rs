@@ -16,6 +16,7 @@ const PLAIN: Technique = Technique {
     origin: Origin::Linux(FSYNC),
     fs: Some("ext4"),
     on: "",
+    elevator: "",
     since: None,
     until: None,
     needs: &[],
@@ -385,18 +386,28 @@ pub static TECHNIQUES: &[Technique] = &[
         fs: Some("nilfs2"),
         ..PLAIN
     },
-    named("QASIO", "asynchronous writes that a task waits for are sent as synchronous ones", FSYNC),
+    Technique {
+        name: "queue-depth",
+        about: "queue-depth adaptation: while a task syncs, only a few asynchronous requests are \
+            in the drive at once; fsync_window_ms=0: always",
+        origin: Origin::Literature(FSYNC),
+        elevator: "fsync_depth=2",
+        ..PLAIN
+    },
+    Technique {
+        name: "qasio",
+        about: "QASIO: cfq and deadline serve an asynchronous write that a task waits for before \
+            other asynchronous ones",
+        origin: Origin::Literature(FSYNC),
+        elevator: "boost=1",
+        ..PLAIN
+    },
     named(
         "FS-LRU",
         "a page cache that holds in NVRAM the pages that an fsync would wait for",
         FSYNC,
     ),
     named("per-block-group journaling", "one journal per block group, which shortens fsync", FSYNC),
-    named(
-        "queue-depth adaptation",
-        "predicts an fsync and lowers the depth of the drive's queue before it",
-        FSYNC,
-    ),
     named(
         "HoraeFS",
         "passes the write order through persistent memory of the drive; data is sent without \

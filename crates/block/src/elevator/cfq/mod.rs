@@ -35,6 +35,7 @@ use wp_rt::TaskId;
 
 use crate::elevator::interface::{Elevator, ElvCx, ElvSetup, Kick};
 use crate::pool::{BioInfo, NONE, Pool, Request, RqId, is_sync};
+use crate::quasi::BOOSTED;
 use crate::slab::Slab;
 
 use queue::{Queue, Think, Tree, Workload};
@@ -413,6 +414,21 @@ impl Elevator for Cfq {
             }
         }
         Kick::Run
+    }
+
+    /// To the queue of who waits for it, as synchronous, with its age.
+    fn boost(&mut self, cx: &mut ElvCx<'_>, rq: RqId, waiter: Option<TaskId>) {
+        let due = cx.pool[rq].deadline;
+        let q = self.remove(cx.pool, rq);
+        if self.queues.get(q).sorted.is_empty() && self.active != Some(q) {
+            self.take_off_tree(q);
+        }
+        let r = &mut cx.pool[rq];
+        r.flags |= BOOSTED;
+        r.task = waiter;
+        let _runs_anyhow = self.insert(cx, rq);
+        let r = &mut cx.pool[rq];
+        r.deadline = r.deadline.min(due);
     }
 
     fn queued(&self) -> usize {

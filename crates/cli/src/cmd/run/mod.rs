@@ -240,14 +240,14 @@ fn spec(
         wp_device::find(&device).is_some_and(|d| d.params.iter().any(|p| p.name == "zone_bytes"));
     let is_whole = is_zoned || !more.is_empty() || fs.name == registry::NONE.name;
     let start = if is_whole { 0 } else { 2048 };
-    let elevator = QueueConfig::for_kernel(kernel, a.elevator.as_deref())?.elevator;
+    let elevator = QueueConfig::for_kernel(kernel, a.elevator.as_deref())?.elevator_text();
     let spec = MachineSpec {
         seed: a.seed.unwrap_or(1),
         cpu: profile.model(),
         device,
         device_params,
         more,
-        elevator: elevator.name().to_owned(),
+        elevator,
         start: Sector(a.partition_start.unwrap_or(start)),
         sectors,
         fs,

@@ -10,6 +10,8 @@
 mod beside;
 mod force_copy;
 mod optr;
+mod qasio;
+mod queue_depth;
 mod rflush;
 mod sqlite;
 #[cfg(test)]
@@ -57,6 +59,8 @@ pub static JUDGES: &[Judge] = &[
     Judge { technique: "force-copy", measure: force_copy::measure },
     Judge { technique: "rflush", measure: rflush::measure },
     Judge { technique: "optr", measure: optr::measure },
+    Judge { technique: "queue-depth", measure: queue_depth::measure },
+    Judge { technique: "qasio", measure: qasio::measure },
 ];
 
 /// The claims of all techniques, those too that are not built.

@@ -144,7 +144,7 @@ pub(super) fn taped(seed: u64) -> Result<Tape, MachineError> {
     let (fs, options) = file_system("ext4,era=4.6,optr").map_err(MachineError::Config)?;
     let mut bench = Bench::of(fs, options)?;
     DEVICE.clone_into(&mut bench.device);
-    bench.device_params = params(&[("optr", 1)]);
+    bench.device_params = params(&[("optr", 1), ("capacity_bytes", 64 << 20)]);
     bench.model = true;
     Ok(play(&bench, &direct::database(seed))?.tape)
 }
