@@ -80,6 +80,29 @@ def test_a_cluster_gives_the_same_bytes_and_repeats_nothing(client: Any) -> None
     assert alone.equals(spread)
 
 
+def test_the_command_runs_on_a_cluster(cluster: Any) -> None:
+    Path("small.toml").write_text(toml_of(POINTS))
+    address = cluster.scheduler_address
+    code, text, said = command("run", "small.toml", "--out", "spread", "--dask", address)
+    assert code == 0 and "27 of 27 on the cluster" in said, said
+    assert command("run", "small.toml", "--out", "alone")[1].split("result")[0] in text
+    assert files(Path("spread/small")) == files(Path("alone/small"))
+    code, _, said = command("run", "small.toml", "--dask", "tcp://127.0.0.1:9")
+    assert code == 74 and "help: start a cluster" in said
+
+
+def test_a_run_that_cannot_be_is_the_error_of_the_command(client: Any) -> None:
+    # mkfs refuses it, which only a run finds out.
+    tiny = {"preset": "fixed", "capacity_bytes": "1088KiB"}
+    Path("tiny.toml").write_text(toml_of({**POINTS, "device": tiny}))
+    with pytest.raises(wp.Error) as alone:
+        wp.sweep("tiny.toml", out="alone")
+    with pytest.raises(wp.Error) as spread:
+        wp.sweep("tiny.toml", client, out="spread")
+    assert alone.value.exit_code == 3 and "mkfs" in alone.value.message
+    assert str(alone.value) == str(spread.value) and alone.value.code == spread.value.code
+
+
 def test_killed_workers_change_no_byte() -> None:
     distributed = pytest.importorskip("distributed")
     points = {**POINTS, "repeat": 40}

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use wp_machine::host::{Existing, output};
+use wp_machine::host::output;
 use wp_machine::results::sha256;
 
 use super::run::Outcome;
@@ -67,7 +67,8 @@ impl Kept {
         let place = self.place(run);
         let folder = place.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        output::write(&place, bytes, Existing::Replace)
+        // A sync takes longer than most runs; what a power failure leaves of a file is found out.
+        output::write_unsynced(&place, bytes)
     }
 }
 

@@ -118,7 +118,7 @@ impl Output {
     ///         `NAME.1`, `NAME.2`, …, which the error tells.
     pub fn commit(self) -> io::Result<()> {
         self.sync()?;
-        self.give_name(true)
+        self.give_name(true, true)
     }
 
     /// Everything but its name is on stable storage.
@@ -133,7 +133,8 @@ impl Output {
     }
 
     /// Errors: as [`Output::commit`]; without `keeps`, what was written goes in any case.
-    fn give_name(self, keeps: bool) -> io::Result<()> {
+    /// `syncs`: the name is on stable storage, too.
+    fn give_name(self, keeps: bool, syncs: bool) -> io::Result<()> {
         let Some(Renamed { temporary, target, existing, held, .. }) = self.renamed else {
             return Ok(());
         };
@@ -149,7 +150,9 @@ impl Output {
             },
         })?;
         // Not every file system can sync a directory.
-        drop(File::open(folder_of(&target)).and_then(|d| d.sync_all()));
+        if syncs {
+            drop(File::open(folder_of(&target)).and_then(|d| d.sync_all()));
+        }
         let Some(kept) = kept else { return Ok(()) };
         let why = format!(
             "another process created this file; the output is in {}",
@@ -179,7 +182,7 @@ pub fn commit_all(outputs: Vec<Output>) -> Result<(), (PathBuf, io::Error)> {
     for output in outputs {
         let path = output.path.clone();
         let made = output.renamed.as_ref().filter(|r| r.old.is_none()).map(|r| r.target.clone());
-        if let Err(e) = output.give_name(false) {
+        if let Err(e) = output.give_name(false, true) {
             // They were made here, a moment ago: nobody else's.
             new.iter().for_each(|path| drop(std::fs::remove_file(path)));
             return Err((path, e));
@@ -194,6 +197,16 @@ pub fn write(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
     let mut output = Output::create(path, Shape::Text, existing)?;
     output.write_all(bytes)?;
     output.commit()
+}
+
+/// Writes a whole file in place of any other, and waits for no disk: after a power failure of the
+/// host it may be empty or gone. For what can be made again and is checked when it is read.
+///
+/// Errors: as [`write`].
+pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut output = Output::create(path, Shape::Text, Existing::Replace)?;
+    output.write_all(bytes)?;
+    output.give_name(true, false)
 }
 
 /// Can files be made below `folder`, which need not exist? Nothing is made. Errors: why not.
