@@ -170,6 +170,13 @@ def test_what_a_callback_raises_reaches_the_caller() -> None:
         wp.crash("seq-2", progress=refuse)
 
 
+def test_the_command_of_the_package_runs_programs_of_the_host() -> None:
+    code, text, said = command("run", "--", "sh", "-c", "echo hi > f; sync f")
+    if "no private mount" in said or "/dev/fuse" in said:
+        pytest.skip(f"FUSE: {said.strip()}")
+    assert code == 0 and "result" in text, said
+
+
 def test_a_broken_rule_is_an_answer() -> None:
     program = "open 0 a rw,creat; pwrite 0 4096 0 1; fsync 0"
     crash = wp.crash(program, fs="ext4,nobarrier")

@@ -13,8 +13,8 @@ pub fn run(quick: bool) -> Result<bool, String> {
     let out = repo::target(&root).join("wheels");
     let maturin = |words: &[&str]| {
         let mut command = Command::new("maturin");
-        // maturin takes pyproject.toml, which says where the crate is, from here.
-        command.current_dir(root.join("python")).args(words).arg("--out").arg(&out);
+        // pyproject.toml, which says where the crate is, is taken from here.
+        command.current_dir(&root).args(words).arg("--out").arg(&out);
         let status = command.status();
         let status = status.map_err(|e| format!("maturin: {e} (pip install maturin)"))?;
         match status.success() {

@@ -31,6 +31,7 @@ use rustix::net::{
 use rustix::process::{
     Signal, WaitOptions, getegid, geteuid, set_parent_process_death_signal, wait,
 };
+use wp_machine::host::program;
 
 use crate::control::END;
 
@@ -199,7 +200,7 @@ fn enter(args: &[OsString]) -> io::Result<u8> {
     let mut go = [0];
     door.read_exact(&mut go)?;
     drop(door);
-    let mut init = Command::new("/proc/self/exe");
+    let mut init = program::command();
     let status = init.arg(FIRST).arg(dir).args(command).status()?;
     // Whoever serves the mount is told: all that was to come has come.
     let _ = getxattr(dir, END, &mut [0; 1][..]);
