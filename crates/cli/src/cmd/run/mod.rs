@@ -195,7 +195,7 @@ impl Args {
 /// The file system of `run` and `fio` by default.
 pub(super) const FS: &str = "ext4,era=4.6";
 
-/// Default of --max-events: about 30 MB of a result.
+/// Default of --max-events: about 12 MB of a result.
 const MAX_EVENTS: usize = 2_000_000;
 
 /// A run that is over.
