@@ -29,8 +29,8 @@ pub static BUGS: &[Bug] = &[
         rule: Rule::LostSync,
         profile: F2FS_KEEPS,
         programs: Programs::Threads(
-            "open 0 a rw,creat\nopen 1 b rw,creat\nfsync 0\nfsync 1\npwrite 0 4096 0 1\n\
-             pwrite 1 4096 0 2\nslow flush any 0 1 500\njoin\nthread 1: fsync 1\n\
+            "open 0 a rw,creat\nopen 1 b rw,creat\nfsync 0\nfsync 1\nftruncate 0 8192\n\
+             ftruncate 1 8192\nslow flush any 0 1 500\njoin\nthread 1: fsync 1\n\
              thread 2: fsync 0",
         ),
         ..BUG
