@@ -72,7 +72,7 @@ pub struct Combination {
     pub techniques: Vec<&'static str>,
 }
 
-/// All of them, ext4's first.
+/// All of them: ext4's, F2FS', then techniques of the literature.
 pub fn combinations() -> Vec<Combination> {
     let mut all = Vec::new();
     for era in ERAS {
@@ -90,17 +90,6 @@ pub fn combinations() -> Vec<Combination> {
             }
         }
     }
-    for (name, techniques, drives) in EXT4_LITERATURE {
-        for drive in drives.iter().map(|d| Drive::of(d)) {
-            all.push(Combination {
-                fs: &wp_ext4::ENTRY,
-                era: "6.18",
-                drive,
-                values: vec!["6.18", name, "none"],
-                techniques: techniques.to_vec(),
-            });
-        }
-    }
     for mode in MODES {
         for direct in DIRECT {
             for oprw in OPRW {
@@ -115,6 +104,17 @@ pub fn combinations() -> Vec<Combination> {
                     });
                 }
             }
+        }
+    }
+    for (name, techniques, drives) in EXT4_LITERATURE {
+        for drive in drives.iter().map(|d| Drive::of(d)) {
+            all.push(Combination {
+                fs: &wp_ext4::ENTRY,
+                era: "6.18",
+                drive,
+                values: vec!["6.18", name, "none"],
+                techniques: techniques.to_vec(),
+            });
         }
     }
     all
