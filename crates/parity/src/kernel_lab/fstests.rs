@@ -220,7 +220,8 @@ impl Checkout {
             setup: None,
             run: format!(
                 "cd {RUN} && mkdir results up work && mount -t overlay -o \
-                 lowerdir={folder},upperdir={RUN}/up,workdir={RUN}/work none {folder} 2> /dev/null; \
+                 lowerdir={folder},upperdir={RUN}/up,workdir={RUN}/work none {folder} \
+                 2> /dev/null; \
                  cd {folder} && {} exec ./check {test}",
                 settings.join(" ")
             ),
