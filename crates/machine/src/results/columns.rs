@@ -16,7 +16,7 @@ pub use write::{ClassOf, write};
 mod tests;
 
 /// Rows of a row group: what a reader holds at once.
-const GROUP: usize = 1 << 19;
+const GROUP: usize = 1 << 17;
 
 /// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
