@@ -86,7 +86,7 @@ impl Ext4 {
         told: &ErrSeqCursor,
     ) -> FsResult<()> {
         let done = self.sync_range(inode, kind, range, told).await;
-        if !self.opts.barrier && self.opts.sync_flushes() {
+        if !self.opts.barrier && self.opts.sync_flushes() && site::FSYNC_FLUSH.on() {
             // Only `fsync` and `fdatasync` are no more than an order.
             let flushed = self.bdev.queue().flush().await;
             return done.and(flushed.map_err(|_| FsError::Io));
