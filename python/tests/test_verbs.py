@@ -21,7 +21,7 @@ def test_a_run_has_the_bytes_of_the_command() -> None:
     other = Path("there") / run.path.relative_to("here")
     assert files(run.path) == files(other) and "events.parquet" in files(other)
     assert run.metrics["fsync_ns"] == 2224108 and run.metrics.units["fsync_ns"] == "ns"
-    assert run.device and run.fs and "1,664,108" in run._repr_html_()
+    assert run.device and run.fs and "2,224,108" in run._repr_html_()
 
 
 def test_events_are_tables_and_fsyncs_have_their_stages() -> None:
@@ -35,7 +35,7 @@ def test_events_are_tables_and_fsyncs_have_their_stages() -> None:
     assert len(syncs) == 1
     stages = syncs.iloc[0, 6:]
     assert stages.sum() == syncs.total_ns[0] == run.metrics["fsync_ns"]
-    assert syncs["wait: pre-flush"][0] == 732960
+    assert syncs["wait: pre-flush"][0] == 1012960
     explained = run.explain()
     assert explained.total_ns == syncs.total_ns[0] and "<svg" in explained._repr_html_()
     assert set(explained.stages.stage) == set(syncs.columns[6:])

@@ -202,7 +202,7 @@ pub fn write(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
 /// Writes a whole file in place of any other, and waits for no disk: after a power failure of the
 /// host it may be empty or gone. For what can be made again and is checked when it is read.
 ///
-/// Errors: as [`write`].
+/// Errors: as [`write()`].
 pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut output = Output::create(path, Shape::Text, Existing::Replace)?;
     output.write_all(bytes)?;

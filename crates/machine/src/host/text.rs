@@ -37,7 +37,7 @@ pub fn read_at_most(path: &Path, max: u64) -> io::Result<String> {
     }
 }
 
-/// The bytes of a file of at most `max` bytes. Errors: as [`bytes`].
+/// The bytes of a file of at most `max` bytes. Errors: as [`bytes()`].
 pub fn at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

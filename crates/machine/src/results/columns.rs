@@ -1,7 +1,7 @@
 //! Events as a table: one Parquet file, which DuckDB, pandas and polars open directly.
 //!
 //! Picture:    record -> a cell in each column that the event has (`write`) -> row groups of
-//!             [`GROUP`] rows -> file; and back (`read`).
+//!             `GROUP` rows -> file; and back (`read`).
 //! Laws:       what is read is what was written, event for event; equal events are equal bytes.
 //! Invariants: any bytes are taken: what is wrong is told with its row.
 //! Source:     Apache Parquet format 2.11; docs/results.md has the columns.
