@@ -40,7 +40,7 @@ const N990: [Param; SSD] = replaced(
     [
         p("link_mb_s", 4_400, "MB/s", "fitted: smalldatum 2025-12, a write of 2 MiB at depth 1"),
         p("write_overhead_ns", 2_800, "ns", SMALLDATUM),
-        p("slc_bytes", 226_000_000_000, "bytes", "rated: TurboWrite, at most 226 GB"),
+        p("slc_bytes", 226_000_000_000, "bytes", "assumed: no source was read, no point tells"),
         p("slc_program_ns", 690_000, "ns", SMALLDATUM),
         p(
             "program_ns",
