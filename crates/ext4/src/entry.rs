@@ -15,7 +15,7 @@ use wp_vfs::{
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, ro_compat};
 use crate::fs::era::{Era, POLICIES, version};
-use crate::fs::{DataMode, Ext4, Literature, MountOptions, Mounted, TableTrim};
+use crate::fs::{DataMode, Ext4, FastOptions, Literature, MountOptions, Mounted, TableTrim};
 use crate::image;
 use crate::mkfs::{Features, InodeTables, JournalSize, MkfsOptions, mkfs};
 
@@ -86,6 +86,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "with discard: do not discard blocks that a failed commit freed; fixes N7, no kernel does this",
     },
     OptionSpec {
+        key: "size_before_sync",
+        when: When::Mount,
+        default: "",
+        help: "a direct O_DSYNC write that moves the length on disk waits for its commit; fixes N32, no kernel does this",
+    },
+    OptionSpec {
         key: "inode_trim",
         when: When::Mount,
         default: "",
@@ -132,6 +138,24 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "",
         help: "on a drive that keeps all writes in order (OPTR): no flush before a commit record; with ordering_only none at all",
+    },
+    OptionSpec {
+        key: "fast_commit",
+        when: When::Mkfs,
+        default: "",
+        help: "mkfs with the fast_commit feature: fsync writes a fast commit where one will do (from 5.10 on)",
+    },
+    OptionSpec {
+        key: "fast_wait_blocks",
+        when: When::Mount,
+        default: "",
+        help: "with fast_commit: the last block of a fast commit waits for the others; fixes H1, no kernel does this",
+    },
+    OptionSpec {
+        key: "fast_selective_flush",
+        when: When::Mount,
+        default: "",
+        help: "with fast_commit: no flush for a fast commit of one block without ordered data (FastCommit of ATC'24; no kernel does this)",
     },
     OptionSpec {
         key: "relatime",
@@ -346,6 +370,16 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
         m.features =
             m.features.set(name, on).map_err(|e| FsError::Unsupported(format!("mkfs: {e}")))?;
     }
+    if switch(o, "fast_commit") {
+        if !era.fast_commits {
+            let what = "fast_commit: kernels have it from 5.10 on; add era=5.10 or a newer one";
+            return Err(FsError::Unsupported(what.into()));
+        }
+        m.features = m
+            .features
+            .set("fast_commit", true)
+            .map_err(|e| FsError::Unsupported(format!("mkfs: {e}")))?;
+    }
     if o.get("journal_mb", OPTIONS).is_some() {
         let mb = number(o, "journal_mb", "journal_mb: a whole number of MiB")?;
         m.journal = JournalSize::Mebibytes(mb);
@@ -397,6 +431,10 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             async_commit: switch(o, "journal_async_commit"),
             dual: dual_mode(o)?,
             literature: Literature { force_copy: switch(o, "force_copy"), optr: switch(o, "optr") },
+            fast: FastOptions {
+                wait_blocks: switch(o, "fast_wait_blocks"),
+                selective_flush: switch(o, "fast_selective_flush"),
+            },
             ordering_only: switch(o, "ordering_only"),
             relatime: switch(o, "relatime"),
             count_access: switch(o, "count_access"),
@@ -408,6 +446,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             auto_da_alloc: !switch(o, "noauto_da_alloc"),
             discard: switch(o, "discard"),
             discard_committed: switch(o, "discard_committed"),
+            size_before_sync: switch(o, "size_before_sync"),
             table_trim: TableTrim::from_name(o.get("inode_trim", OPTIONS).unwrap_or(""))
                 .ok_or(FsError::Invalid("inode_trim: naive or safe"))?,
             writeback: wp_cache::WbPolicy {

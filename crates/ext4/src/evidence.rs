@@ -10,7 +10,7 @@ use wp_jbd2::{LogMap, disk as log_disk};
 use wp_medium::View;
 use wp_vfs::BlockMap;
 
-use crate::disk::Inode;
+use crate::disk::{Inode, compat};
 use crate::image::{BlockClass, BlockClasses, Image, log_map};
 
 /// Where the internal journal's blocks lie. Errors: those of [`Image::open`], and of a journal that
@@ -153,7 +153,15 @@ impl Blocks {
             let mut bytes = vec![0u8; block_bytes as usize];
             view.read_at(log.block(0).unwrap_or(0) * u64::from(block_bytes), &mut bytes)?;
             let jsb = <log_disk::SuperBlock as zerocopy::FromBytes>::read_from_prefix(&bytes);
-            let fast = jsb.map_or(0, |(jsb, _)| jsb.fast_commit_blocks());
+            // While the log is empty its super block does not say so, though the next mount will.
+            let wanted = image.super_block().has_compat(compat::FAST_COMMIT);
+            let fast = jsb.map_or(0, |(mut jsb, _)| {
+                if wanted {
+                    let on = jsb.feature_incompat.get() | log_disk::INCOMPAT_FAST_COMMIT;
+                    jsb.feature_incompat = on.into();
+                }
+                jsb.fast_commit_blocks()
+            });
             if fast > 0 {
                 fast_from = length.saturating_sub(fast);
             }

@@ -32,6 +32,24 @@ wp_base::sites! {
         SYNC_HOME, Wait, "ext4/sync/metadata-home":
             "sync writes the metadata of older transactions in place";
     }
+    "crates/ext4/src/fs/fast_commit/mod.rs" {
+        FAST_INELIGIBLE, Order, "ext4/fast/ineligible":
+            "a change that no record tells makes the next commit a full one";
+        FAST_STAGING, Order, "ext4/fast/staging":
+            "a change during a commit belongs to the next fast commit";
+    }
+    "crates/ext4/src/fs/fast_commit/commit.rs" {
+        FAST_LOCK, Wait, "ext4/fast/lock":
+            "no handle is open while a fast commit reads what it logs";
+        FAST_HEAD, Write, "ext4/fast/head":
+            "the first fast commit after a full one names the transaction whose place it takes";
+        FAST_FLUSH, Flush, "ext4/fast/tail-flush":
+            "the synced data is durable before the tail of a fast commit is written";
+        FAST_FUA, Fua, "ext4/fast/tail-fua":
+            "the tail of a fast commit is durable when its write completes";
+        FAST_WAIT, Wait, "ext4/fast/block-wait":
+            "fsync returns only after the blocks of its fast commit are written";
+    }
     "crates/ext4/src/fs/syncfs.rs" {
         SYNCFS_SEND, Write, "ext4/syncfs/data-start":
             "syncfs sends the data of all files before it starts a commit";

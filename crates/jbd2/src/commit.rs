@@ -64,6 +64,7 @@ impl Journal {
     /// abort the journal.
     pub(crate) async fn commit(&self) {
         self.write_start_if_empty().await;
+        self.keep_fast_out().await;
         let tid = self.running_tid().expect("commits are of a running transaction");
         self.emit_start(tid);
         let locked = self.lock(tid).await;
@@ -567,6 +568,7 @@ impl Journal {
         if let Some(told) = told {
             told(c.tid).await;
         }
+        self.let_fast_in(c.tid);
         let (tail, dropped) = {
             let mut st = self.st.borrow_mut();
             let tail = st.tail_sequence;
@@ -576,5 +578,6 @@ impl Journal {
         self.emit("end_commit", c.tid, u64::from(tail));
         self.emit_dropped(dropped);
         self.wait_done_commit.wake_all();
+        self.wait_fast.wake_all();
     }
 }

@@ -31,6 +31,25 @@ pub struct RunStats {
     pub blocks_logged: u64,
 }
 
+/// Calls that asked for a fast commit, by what came of it (`struct ext4_fc_stats`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FastStats {
+    /// Fast commits that did what they should.
+    pub commits: u64,
+    /// Blocks that they wrote.
+    pub blocks: u64,
+    /// Of the commits, those of one block.
+    pub single: u64,
+    /// Of the commits, those that sent no FLUSH (`fast_selective_flush`).
+    pub without_flush: u64,
+    /// Calls for which a commit that was under way did what was needed.
+    pub skipped: u64,
+    /// Calls that became a full commit because of an ineligible change.
+    pub ineligible: u64,
+    /// Calls that became a full commit because a fast one was not possible.
+    pub failed: u64,
+}
+
 /// What a journal has done since it was loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JournalCounters {
@@ -68,6 +87,12 @@ pub struct JournalCounters {
     pub reserved_waits: u64,
     /// Virtual time that those took.
     pub reserved_wait_ns: u64,
+    /// Waits of handle starts because a fast commit kept handles from starting.
+    pub barrier_waits: u64,
+    /// Virtual time that those took.
+    pub barrier_wait_ns: u64,
+    /// Fast commits.
+    pub fast: FastStats,
     /// What jbd2 keeps of its commits.
     pub stats: RunStats,
     /// Commits that waited for buffers of transactions before (dual mode).
@@ -116,6 +141,15 @@ impl JournalCounters {
             ("space_wait_ns", self.space_wait_ns),
             ("reserved_waits", self.reserved_waits),
             ("reserved_wait_ns", self.reserved_wait_ns),
+            ("barrier_waits", self.barrier_waits),
+            ("barrier_wait_ns", self.barrier_wait_ns),
+            ("fast_commits", self.fast.commits),
+            ("fast_blocks", self.fast.blocks),
+            ("fast_single", self.fast.single),
+            ("fast_without_flush", self.fast.without_flush),
+            ("fast_skipped", self.fast.skipped),
+            ("fast_ineligible", self.fast.ineligible),
+            ("fast_failed", self.fast.failed),
             ("commits_requested", self.stats.requested),
             ("transaction_request_delay_ns", self.stats.request_delay_ns),
             ("transaction_running_ns", self.stats.running_ns),

@@ -3,7 +3,7 @@
 //! Picture:    start (four reasons to wait) -> get_write_access, change, dirty_metadata -> stop.
 //! Invariants: 1. a transaction is locked for its commit only when no handle is open in it.
 //!             2. a handle never dirties more blocks than it has credits for.
-//! Left out:   nesting: callers pass their handle on. Journal barriers (`lock_updates`).
+//! Left out:   nesting: callers pass their handle on.
 //! Source:     Linux 6.1 `start_this_handle`, `add_transaction_credits`,
 //!             `jbd2_journal_{stop,extend,restart}`.
 
@@ -52,6 +52,8 @@ pub struct Reserved {
 
 /// Why a handle could not join yet.
 enum Delay {
+    /// No handle starts for a while.
+    Barrier,
     /// The running transaction does not take handles.
     Locked,
     /// It would grow too large.
@@ -83,7 +85,7 @@ impl Journal {
             return None;
         }
         let mut st = self.st.borrow_mut();
-        if st.unmount || st.aborted() {
+        if st.unmount || st.aborted() || st.barriers > 0 {
             return None;
         }
         let tid = match st.running {
@@ -217,6 +219,10 @@ impl Journal {
         if st.aborted() {
             return Err(FsError::ReadOnly);
         }
+        if st.barriers > 0 {
+            st.counters.barrier_waits += 1;
+            return Ok(Err(Delay::Barrier));
+        }
         let tid = match st.running {
             Some(tid) => tid,
             None => self.begin_transaction(&mut st),
@@ -224,6 +230,7 @@ impl Journal {
         if let Err(delay) = Self::add_credits(&mut st, tid, blocks, reserve) {
             let c = &mut st.counters;
             match delay {
+                Delay::Barrier => {}
                 Delay::Locked => c.locked_waits += 1,
                 Delay::Full => c.full_waits += 1,
                 Delay::Reserved { .. } => c.reserved_waits += 1,
@@ -239,12 +246,17 @@ impl Journal {
     async fn wait_out(self: &Rc<Self>, delay: Delay) {
         let since = self.rt.now();
         let lost: fn(&mut JournalCounters) -> &mut u64 = match delay {
+            Delay::Barrier => |c| &mut c.barrier_wait_ns,
             Delay::Locked => |c| &mut c.locked_wait_ns,
             Delay::Full => |c| &mut c.full_wait_ns,
             Delay::Reserved { .. } => |c| &mut c.reserved_wait_ns,
             Delay::Space => |c| &mut c.space_wait_ns,
         };
         match delay {
+            Delay::Barrier => {
+                let held = || self.st.borrow().barriers > 0;
+                self.wait_transaction_locked.wait_until(|| !held()).await;
+            }
             Delay::Locked | Delay::Full => {
                 self.somebody_waits(wp_block::Quasi::Handle);
                 let woken = self.wait_transaction_locked.wait();

@@ -132,6 +132,24 @@ impl Journal {
         done
     }
 
+    /// Submits the data that a file has filed to be written, whatever its transaction. Was there
+    /// any? Errors: `Io`. Source: `jbd2_submit_inode_data`.
+    pub async fn submit_inode(&self, inode: &Rc<JournalInode>) -> FsResult<bool> {
+        let data = inode.data.upgrade().filter(|d| !d.is_clean());
+        let Some(data) = data.filter(|_| inode.write.get()) else { return Ok(false) };
+        data.submit(inode.range.get().unwrap_or((0, u64::MAX))).await?;
+        Ok(true)
+    }
+
+    /// Waits for the data that a file has filed, whatever its transaction. Was there any to wait
+    /// for? Errors: `Io`. Source: `jbd2_wait_inode_data`.
+    pub async fn wait_inode(&self, inode: &Rc<JournalInode>) -> FsResult<bool> {
+        let data = inode.data.upgrade().filter(|d| !d.is_written());
+        let Some(data) = data.filter(|_| inode.wait.get()) else { return Ok(false) };
+        data.wait().await?;
+        Ok(true)
+    }
+
     /// Submits the data of every inode filed in `tid`.
     pub(crate) async fn submit_ordered(&self, tid: u32) -> FsResult<()> {
         let mut result = Ok(());

@@ -24,6 +24,7 @@ use zerocopy::byteorder::big_endian::U32;
 use crate::commit::Commit;
 use crate::counters::JournalCounters;
 use crate::disk::{self, Format, SuperBlock, tid_after, tid_at_least};
+use crate::fast::{self, FastArea, FastCleanup};
 use crate::flushing;
 use crate::heads::Heads;
 use crate::inode::OrderedData;
@@ -70,6 +71,9 @@ pub struct Journal {
     /// The commit, for the transaction's last handle.
     pub(crate) wait_updates: WaitQueue,
     pub(crate) wait_reserved: WaitQueue,
+    /// Those who wait for the end of a full or a fast commit (`j_fc_wait`).
+    pub(crate) wait_fast: WaitQueue,
+    pub(crate) fast_cleanup: RefCell<Option<FastCleanup>>,
     pub(crate) me: Weak<Journal>,
     _tally: Tally,
 }
@@ -98,6 +102,14 @@ impl Journal {
         if sb.start.get() != 0 && opts.recovered.is_none() {
             return Err(FsError::Invalid("the journal needs recovery"));
         }
+        if opts.fast_commit {
+            if sb.header.blocktype.get() != disk::SUPER_V2 {
+                let what = "fast commits in a journal of format version 1".to_owned();
+                return Err(FsError::Unsupported(what));
+            }
+            sb_state.set(fast::turn_on);
+        }
+        let sb = sb_state.get();
         let st = fresh_state(&sb, &opts)?;
         if !opts.fast_commit {
             // As the kernel: what the last mount wanted does not matter.
@@ -129,6 +141,8 @@ impl Journal {
             handed: RefCell::default(),
             wait_updates: WaitQueue::new(rt, "journal handles"),
             wait_reserved: WaitQueue::new(rt, "journal reserved credits"),
+            wait_fast: WaitQueue::new(rt, "journal fast commit"),
+            fast_cleanup: RefCell::default(),
             opts,
             me: me.clone(),
             _tally: Tally::new(Kind::World),
@@ -505,6 +519,8 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         revokes: [BTreeSet::new(), BTreeSet::new()],
         revoke_now: 0,
         reserved_credits: 0,
+        barriers: 0,
+        fast: if opts.fast_commit { FastArea::of(sb) } else { FastArea::default() },
         flushed: sb.start.get() == 0,
         unmount: false,
         thread_alive: true,

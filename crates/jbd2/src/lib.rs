@@ -18,6 +18,7 @@ mod commit;
 mod counters;
 pub mod disk;
 mod era;
+mod fast;
 mod flushing;
 mod handle;
 mod heads;
@@ -33,8 +34,9 @@ mod state;
 mod superblock;
 mod versions;
 
-pub use counters::{JournalCounters, RunStats};
+pub use counters::{FastStats, JournalCounters, RunStats};
 pub use era::{Era, POLICIES};
+pub use fast::{FastBegin, FastCleanup, FastWrites};
 pub use handle::{Credits, Handle, Reserved};
 pub use inode::{JournalInode, Ordered, OrderedData};
 pub use journal::{CommitCallback, Journal};

@@ -100,12 +100,21 @@ impl Journal {
     /// At completion a metadata block's buffer leaves the shadow, unless the era keeps it there
     /// longer.
     pub(crate) fn submit_log(&self, writes: &Rc<LogWrites>, block: LogBlock, extra: Flags) -> bool {
+        self.submit_log_as(writes, block, self.opts.era.log_flags() | extra)
+    }
+
+    /// [`Journal::submit_log`] with these flags.
+    pub(crate) fn submit_log_as(
+        &self,
+        writes: &Rc<LogWrites>,
+        block: LogBlock,
+        flags: Flags,
+    ) -> bool {
         let slot = writes.add();
         let Some(at) = self.log.block(block.log) else {
             writes.end(slot, false);
             return false;
         };
-        let flags = self.opts.era.log_flags() | extra;
         let bio = Bio::write(self.bs.sector_of(at), vec![block.data], flags);
         let bio = if self.opts.mode.dual().is_some() {
             writes.undispatched.set(writes.undispatched.get() + 1);

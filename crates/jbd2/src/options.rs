@@ -156,7 +156,7 @@ pub struct JournalOptions {
     pub batch_max: Span,
     /// A failed write of ordered data aborts the journal (`data_err=abort`).
     pub abort_on_data_error: bool,
-    /// Keep the fast-commit area of a log that has one.
+    /// The last blocks of the log are an area for fast commits, which the file system writes.
     pub fast_commit: bool,
     /// First transaction id after a recovery whose superblock was left alone
     /// ([`crate::RecoverPolicy::mark_empty`] off); `None` for a log that is empty on disk.

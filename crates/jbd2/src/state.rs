@@ -21,6 +21,7 @@ use wp_rt::TaskId;
 
 use crate::counters::JournalCounters;
 use crate::disk::tid_after;
+use crate::fast::FastArea;
 use crate::heads::{Heads, Kind, List, On};
 use crate::inode::JournalInode;
 use crate::options::SPARE_BLOCKS;
@@ -191,6 +192,9 @@ pub(crate) struct State {
     pub revokes: [BTreeSet<u64>; 2],
     pub revoke_now: usize,
     pub reserved_credits: i64,
+    /// Who keeps handles from starting (`j_barrier_count`).
+    pub barriers: u32,
+    pub fast: FastArea,
     /// The log is empty on disk: the superblock must be written before the first commit.
     pub flushed: bool,
     pub unmount: bool,

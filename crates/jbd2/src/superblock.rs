@@ -19,7 +19,8 @@ use wp_rt::{LockGuard, Rt, WaitQueue};
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::disk::{Format, SuperBlock};
+use crate::disk::{Format, INCOMPAT_FAST_COMMIT, SuperBlock};
+use crate::fast;
 use crate::journal::Journal;
 use crate::site;
 
@@ -236,15 +237,24 @@ impl Journal {
         if flags.has(Flags::FUA) && !site::EMPTY_FUA.on() {
             flags = flags.without(Flags::FUA);
         }
-        let record_head = self.opts.era.cycle_record;
+        let (record_head, fast) = (self.opts.era.cycle_record, self.opts.fast_commit);
         self.sb.set(|sb| {
             sb.sequence = U32::new(sequence);
             sb.start = U32::new(0);
             if record_head {
                 sb.head = U32::new(head);
             }
+            // A clean log can be used by kernels that know no fast commits.
+            if fast {
+                let on = sb.feature_incompat.get();
+                sb.feature_incompat = U32::new(on & !INCOMPAT_FAST_COMMIT);
+            }
         });
-        self.write_super(flags).await?;
+        let written = self.write_super(flags).await;
+        if fast {
+            self.sb.set(fast::turn_on);
+        }
+        written?;
         self.st.borrow_mut().flushed = true;
         Ok(())
     }

@@ -58,6 +58,32 @@ mount -t f2fs -o MOUNT /dev/z0 /mnt/a || exit 9
 umount /mnt/a
 "#;
 
+/// The program runs on a fresh ext4, traced; then the file system stops where it is and is mounted
+/// again. Written: `trace`; `names`, what is there; and `size`, the length of a file `a`, afterwards.
+const RUN_EXT4: &str = r#"
+cp /share/prog /share/stop /run; chmod +x /run/prog /run/stop
+D=/sys/kernel/config/nullb/z0; TR=/sys/kernel/tracing
+mkdir $D
+for kv in memory_backed=1 completion_nsec=100000 irqmode=2 blocksize=4096 size=512 \
+    cache_size=64 fua=1; do echo ${kv#*=} > $D/${kv%%=*} || exit 3; done
+echo 1 > $D/power || exit 3
+mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 MKFS /dev/z0 || exit 4
+mount -t ext4 /dev/z0 /mnt/a || exit 5
+sync
+for e in block_rq_issue block_rq_complete; do echo 1 > $TR/events/block/$e/enable || exit 6; done
+echo > $TR/trace; echo 1 > $TR/tracing_on
+/run/prog /share/program /mnt/a || exit 7
+echo 0 > $TR/tracing_on
+grep -v '^#' $TR/trace > /share/trace
+/run/stop /mnt/a || exit 8
+umount /mnt/a
+mount -t ext4 /dev/z0 /mnt/a || exit 9
+ls /mnt/a > /share/names
+[ ! -e /mnt/a/a ] || stat -c %s /mnt/a/a > /share/size
+umount /mnt/a
+e2fsck -fn /dev/z0 > /share/check; echo $? > /share/checked
+"#;
+
 /// The error of `listxattr`, as a number; 0: none.
 const LIST_C: &str = r#"
 #include <errno.h>
@@ -407,6 +433,25 @@ fn linux_too_loses_the_length_of_a_direct_dsync_write() {
     // Without either, recovery makes the file longer by itself; and fsync knows the length.
     assert_eq!(of("", ",dsync", ""), Some(Some(4096)));
     assert_eq!(of("fallocate 0 keep 0 4096", "", "fsync 1"), Some(Some(4096)));
+}
+
+/// N32: the data are forced, and the length on disk, which a delayed write has left behind, is in no
+/// commit.
+#[test]
+fn linux_too_loses_the_length_of_a_direct_dsync_write_before_a_delayed_one() {
+    let of = |delayed: &str, after: &str| {
+        let text = format!(
+            "open 0 a rw,creat,direct,dsync\nopen 1 a rw\npwrite 1 11776 0 1\nfdatasync 0\n\
+            {delayed}\npwrite 0 8192 4096 3\n{after}\n"
+        );
+        let scratch = guest("N32", &RUN_EXT4.replace("MKFS", ""), &text)?;
+        let size = std::fs::read_to_string(scratch.path().join("size")).expect("the file is there");
+        Some(size.trim().parse::<u64>().expect("a number"))
+    };
+    let Some(kept) = of("pwrite 1 4096 12288 2", "") else { return };
+    assert_eq!(kept, 11776, "the last 512 bytes of the synced write are behind the end");
+    assert_eq!(of("", ""), Some(12288), "without the delayed write the length is synced");
+    assert_eq!(of("pwrite 1 4096 12288 2", "fdatasync 0"), Some(16384));
 }
 
 /// The write is there, forced, and no node leads to it.

@@ -28,6 +28,7 @@ const fn mend(fs: &'static str, id: &'static str, options: &'static str) -> Mend
 const MENDS: &[Mend] = &[
     mend("ext4", "A6", "nobarrier=0"),
     mend("ext4", "N7", "discard_committed"),
+    mend("ext4", "N32", "size_before_sync"),
     mend("ext4", "N9", "extent_max_zeroout_kb=0"),
     mend("f2fs", "R1", "wait_first_node"),
     mend("f2fs", "R2", "wait_last_node"),

@@ -68,13 +68,17 @@ impl Ext4 {
         promised: bool,
         fill: Fill,
     ) -> FsResult<Run> {
-        if inode.has(flag::EXTENTS) {
-            self.extent_allocate(h, inode, logical, want, promised, fill).await
+        let run = if inode.has(flag::EXTENTS) {
+            self.extent_allocate(h, inode, logical, want, promised, fill).await?
         } else if fill == Fill::Written {
-            Box::pin(self.indirect_allocate(h, inode, logical, want, promised)).await
+            Box::pin(self.indirect_allocate(h, inode, logical, want, promised)).await?
         } else {
-            Err(FsError::Unsupported("unwritten blocks in a file without extents".into()))
-        }
+            let what = "unwritten blocks in a file without extents";
+            return Err(FsError::Unsupported(what.into()));
+        };
+        let end = run.logical + u64::from(run.len);
+        self.fast_track_range(h, inode, (run.logical, end.saturating_sub(1)));
+        Ok(run)
     }
 
     /// Removes blocks from `from` on, the last ones first, as many as fit a handle. `true`: nothing

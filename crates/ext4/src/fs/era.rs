@@ -305,6 +305,43 @@ policies! {
         Some(Version(6, 6, 0)), None,
         backported &[Version(5, 15, 134), Version(6, 1, 56)],
         "a free run that begins in the range to discard (fstrim, discard worker) is discarded to its end";
+    /// An image with the feature gets fast commits.
+    fast_commits = "6866d7b3f2bb ext4 / jbd2: add fast commit initialization",
+        Some(Version(5, 10, 0)), None,
+        "fsync on an image with fast_commit writes a fast commit where one will do";
+    /// Every block of a fast commit is flushed and forced; then its tail alone (hole H1).
+    fast_flushes_every_block = "e9f53353e166 ext4: remove expensive flush on fast commit",
+        Some(Version(5, 10, 0)), Some(Version(5, 11, 0)),
+        "each block of a fast commit carries PREFLUSH and FUA; since then only its last one, which does not wait for the others (H1)";
+    /// A truncate tracks up to the last block that a file can have, not up to its old length.
+    fast_tracks_to_the_end = "9725958bb75c ext4: fast commit may miss tracking unwritten range during ftruncate",
+        Some(Version(5, 17, 0)), None,
+        backported &[Version(5, 10, 94), Version(5, 15, 17), Version(5, 16, 3)],
+        "a fast commit of a truncated file names the blocks behind its old length, which fallocate with KEEP_SIZE left there";
+    /// What changes beside a full commit is tracked apart, and survives its end.
+    fast_stages_beside_full = "bdc8a53a6f2f ext4: fast commit may miss file actions",
+        Some(Version(5, 17, 0)), None,
+        backported &[Version(5, 15, 27), Version(5, 16, 13)],
+        "changes made during a full commit are in the next fast commit (stable versions from memory)";
+    /// An ineligible change is remembered until its own transaction has committed.
+    fast_remembers_ineligible = "e85c81ba8859 ext4: fast commit may not fallback for ineligible commit",
+        Some(Version(5, 17, 0)), None,
+        backported &[Version(5, 15, 27), Version(5, 16, 13)],
+        "an ineligible change made during a full commit makes the next commit a full one (stable versions from memory)";
+    /// A file that changes beside a full commit, and was tracked before, stays tracked.
+    fast_requeues_newer = "6db3c1575a75 ext4: fix fast commit inode enqueueing during a full journal commit",
+        Some(Version(6, 11, 0)), None,
+        backported &[Version(6, 1, 103), Version(6, 6, 44), Version(6, 10, 3)],
+        "a tracked file that changes during a full commit is in the next fast commit (seen in 6.1.192 and 6.12.117; versions from memory)";
+    /// Its blocks have the flags of the log's.
+    fast_writes_as_log = "ext4: increase IO priority of fastcommit",
+        Some(Version(6, 18, 0)), None,
+        backported &[Version(6, 1, 160), Version(6, 6, 117), Version(6, 12, 58), Version(6, 17, 8)],
+        "blocks of a fast commit carry META and IDLE besides SYNC (seen in 6.1.192 and 6.12.117; versions from memory)";
+    /// It keeps every handle from starting.
+    fast_locks_updates = "857d32f26181 ext4: rework fast commit commit path",
+        Some(Version(5, 10, 0)), Some(Version(6, 16, 0)),
+        "no handle starts while a fast commit is under way; since then only while its files are marked";
     /// `journal_async_commit` is not for ordered data.
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,

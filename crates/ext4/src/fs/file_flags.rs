@@ -12,6 +12,7 @@ use wp_jbd2::Handle;
 use wp_rt::soon;
 use wp_vfs::{FileFlags, Seek, SeekRun, seek_in_runs};
 
+use super::fast_commit::Ineligible;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::inode::flag;
@@ -103,6 +104,7 @@ impl Ext4 {
             d.flags = (others | if on { flag::JOURNAL_DATA } else { 0 }).into();
         }
         let h = soon!(self.start(1))?;
+        self.fast_ineligible(&h, Ineligible::JournalFlag);
         h.set_sync();
         let out = soon!(self.write_inode(&h, inode));
         soon!(self.stop(h, out))

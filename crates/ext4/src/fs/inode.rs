@@ -13,6 +13,7 @@ use wp_rt::{Lock, MaybeReady, WaitQueue, soon};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
 
+use super::fast_commit::Tracked;
 use super::mount::Ext4;
 use crate::disk::{self, InodeExtra, InodeSlot, Stamp, inode::flag, ro_compat};
 
@@ -74,6 +75,8 @@ pub(super) struct Inode {
     pub alloc_on_close: Cell<bool>,
     /// Made without a name, it may get one (`I_LINKABLE`).
     pub linkable: Cell<bool>,
+    /// What the next fast commit needs to know of it.
+    pub fast: Cell<Tracked>,
     pub fs: Weak<Ext4>,
     _tally: Tally,
 }
@@ -88,6 +91,7 @@ impl Inode {
             && !filed
             && self.opens.get() == 0
             && !self.gone.get()
+            && !self.fast.get().is_queued()
             && self.reserved.get() == 0
             && self.size.get() == self.disksize.get()
             && self.map.is_idle()
@@ -349,6 +353,7 @@ impl Ext4 {
             gone: Cell::new(false),
             alloc_on_close: Cell::new(false),
             linkable: Cell::new(false),
+            fast: Cell::default(),
             fs: Rc::downgrade(self),
             _tally: Tally::new(Kind::Inode),
         });
@@ -488,6 +493,7 @@ impl Ext4 {
 
     /// Puts an inode in its slot of `buf`, to which the handle has write access.
     fn put_inode(&self, h: &Handle, inode: &Inode, buf: &Rc<Buffer>) -> FsResult<()> {
+        self.fast_track_inode(h, inode);
         if inode.put.get() != Put::AtOnce {
             inode.put.set(Put::Owed);
             return self.dirty(h, buf);
@@ -582,6 +588,7 @@ impl Ext4 {
 
     /// Forgets an inode in memory, unless its number leads to another by now.
     pub(super) fn forget_inode(&self, inode: &Rc<Inode>) {
+        self.fast_forget(inode);
         let mut inodes = self.inodes.borrow_mut();
         if inodes.get(u64::from(inode.ino)).is_some_and(|i| Rc::ptr_eq(i, inode)) {
             inodes.remove(u64::from(inode.ino));

@@ -8,7 +8,7 @@
 //!                durable.
 //!             3. a name never leads to an inode that is not in the same or an older transaction.
 //! Left out:   quotas, encryption, casefolding, bigalloc, inline data (read-only code reads them),
-//!             fast commits, setting POSIX ACLs and inheriting them,
+//!             setting POSIX ACLs and inheriting them,
 //!             hash trees of three levels.
 //! Source:     Linux `fs/ext4`; behaviour checked against the reference kernels.
 
@@ -25,6 +25,7 @@ mod direct;
 mod discard;
 pub mod era;
 mod extents;
+mod fast_commit;
 mod features;
 mod file_flags;
 mod htree;
@@ -59,6 +60,7 @@ mod writeback;
 mod xattr;
 
 pub use data_journal::DataMode;
+pub use fast_commit::FastOptions;
 pub use mount::{Ext4, MountOptions};
 pub use mount_check::Literature;
 pub use ops::Mounted;

@@ -24,6 +24,7 @@ use super::dir::Missed;
 use super::dir_names::Names;
 use super::discard::Discards;
 use super::era::Era;
+use super::fast_commit::{FastCommits, FastOptions};
 use super::features;
 use super::inode::Inode;
 use super::lazy_init::LazyInit;
@@ -56,6 +57,8 @@ pub struct MountOptions {
     pub dual: Option<DualMode>,
     /// Techniques of the literature.
     pub literature: Literature,
+    /// How fast commits are written, where the image has the feature.
+    pub fast: FastOptions,
     /// With dual-mode journaling: fsync only orders, as if the program called `fbarrier`.
     pub ordering_only: bool,
     /// Reads update access times as Linux's default has it (`relatime`), or never do (`noatime`).
@@ -78,6 +81,9 @@ pub struct MountOptions {
     pub table_trim: TableTrim,
     /// `data=`: how data and metadata of a file keep together.
     pub data: DataMode,
+    /// A direct `O_DSYNC` write that moves the length on disk commits it (no kernel has this; bug
+    /// N32).
+    pub size_before_sync: bool,
     /// Where it is mounted; the super block remembers it.
     pub mount_point: String,
     /// `commit=`: the journal's interval.
@@ -113,6 +119,7 @@ impl MountOptions {
             async_commit: false,
             dual: None,
             literature: Literature::default(),
+            fast: FastOptions::default(),
             ordering_only: false,
             relatime: false,
             count_access: false,
@@ -120,6 +127,7 @@ impl MountOptions {
             auto_da_alloc: true,
             discard: false,
             discard_committed: false,
+            size_before_sync: false,
             table_trim: TableTrim::Off,
             conversion_task: "kworker/u4:2".to_owned(),
             data: DataMode::Ordered,
@@ -180,6 +188,7 @@ pub struct Ext4 {
     pub(super) conversions: Conversions,
     pub(super) discards: Discards,
     pub(super) table_trims: TableTrims,
+    pub(super) fast: FastCommits,
     /// `s_kbytes_written` when it was mounted, and what the device had been sent by then.
     pub(super) kbytes_at_mount: Cell<u64>,
     pub(super) sectors_at_mount: Cell<u64>,
@@ -274,6 +283,7 @@ impl Ext4 {
             conversions: Conversions::new(rt),
             discards: Discards::new(rt),
             table_trims: TableTrims::new(rt),
+            fast: FastCommits::new(),
             kbytes_at_mount: Cell::new(0),
             sectors_at_mount: Cell::new(0),
             mount_point_sampled: Cell::new(false),
@@ -288,6 +298,9 @@ impl Ext4 {
         fs.take_journal_error(&journal);
         fs.set_journal_features(&journal)?;
         assert!(fs.journal.set(journal).is_ok(), "it is mounted once");
+        if fs.journal().options().fast_commit {
+            fs.start_fast_commits();
+        }
         if fs.dioread_nolock {
             fs.start_conversions();
         }
@@ -352,6 +365,7 @@ impl Ext4 {
             mode: self.opts.dual.map_or(CommitMode::Flush, CommitMode::Barrier),
             force_copy: self.opts.literature.force_copy,
             preflush: !self.opts.literature.optr,
+            fast_commit: self.wants_fast_commits(&sb)?,
             observer: Some(conflicts),
             observe_all: self.opts.count_access,
             epoch_secs: self.opts.epoch_secs as u64,

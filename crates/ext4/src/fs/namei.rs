@@ -14,6 +14,7 @@ use wp_vfs::{FileType, NodeSpec};
 use super::data::RETRIES;
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
+use crate::disk::fast_commit::tag;
 use crate::disk::inode::{flag, mode};
 use crate::disk::{dir, incompat, ro_compat};
 
@@ -154,6 +155,10 @@ impl Ext4 {
             }
             soon!(self.write_inode(h, &inode))?;
             self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await?;
+            if spec.kind != FileType::Symlink {
+                // `ext4_symlink` does not.
+                self.fast_track_name(h, tag::CREAT, dir, &inode, name);
+            }
             // ext4_ext_tree_init(), ext4_add_nondir() or ext4_mkdir()
             self.count_again(h, &inode, 2);
             Ok(())
@@ -289,6 +294,7 @@ impl Ext4 {
             self.rt.cpu(CpuOp::NameChange, 1).await;
             self.remove_name(&h, dir, &place, name).await?;
             self.drop_link(&h, &inode, want_dir).await?;
+            self.fast_track_name(&h, tag::UNLINK, dir, &inode, name);
             if want_dir {
                 self.shrink_links(dir);
                 soon!(self.write_inode(&h, dir))?;
@@ -421,6 +427,7 @@ impl Ext4 {
                 self.remove_orphan(&h, inode).await?;
                 soon!(self.write_inode(&h, inode))?;
             }
+            self.fast_track_name(&h, tag::LINK, dir, inode, name);
             Ok(())
         }
         .await;

@@ -307,6 +307,7 @@ impl Ext4 {
             let map = inode.map_lock.lock().await;
             let out = self.remove_step(&h, inode, at, last).await;
             drop(map);
+            self.fast_track_range(&h, inode, (first, last));
             at = self.stop(h, out).await?;
         }
         if first < last {
@@ -315,6 +316,7 @@ impl Ext4 {
         }
         let h = self.start(2).await?;
         self.sync_with(&h, inode);
+        self.fast_track_range(&h, inode, (first, last));
         let now = self.time();
         inode.set_mtime(now);
         inode.set_ctime(now);

@@ -11,9 +11,11 @@ use wp_vfs::RenameHow;
 
 use super::data::RETRIES;
 use super::dir::Place;
+use super::fast_commit::Ineligible;
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
 use super::namei::{CREDITS_NAME, LINK_MAX};
+use crate::disk::fast_commit::tag;
 use crate::disk::inode::{flag, mode};
 use crate::disk::ro_compat;
 
@@ -168,6 +170,18 @@ impl Ext4 {
                 self.drop_link(&h, r, is_dir).await?;
             }
             if is_dir {
+                self.fast_ineligible(&h, Ineligible::RenameDir);
+            } else {
+                if let Some(r) = &replaced {
+                    self.fast_track_name(&h, tag::UNLINK, to_dir, r, to);
+                }
+                self.fast_track_name(&h, tag::LINK, to_dir, &inode, to);
+                self.fast_track_name(&h, tag::UNLINK, from_dir, &inode, from);
+                if let Some(device) = &left {
+                    self.fast_track_name(&h, tag::CREAT, from_dir, device, from);
+                }
+            }
+            if is_dir {
                 let one_fewer = moves_up || replaced.is_some();
                 if one_fewer {
                     self.shrink_links(from_dir);
@@ -282,6 +296,7 @@ impl Ext4 {
                     self.retarget(&h, inode, &up, dir.ino, self.type_byte(mode::DIR)).await?;
                 }
             }
+            self.fast_ineligible(&h, Ineligible::CrossRename);
             if let Some((more, fewer)) = gains {
                 self.grow_links(more);
                 self.shrink_links(fewer);

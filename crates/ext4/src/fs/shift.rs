@@ -14,6 +14,7 @@ use wp_jbd2::Handle;
 use wp_medium::PAGE_BYTES;
 
 use super::extents::{Node, joins};
+use super::fast_commit::Ineligible;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::Extent;
@@ -50,6 +51,7 @@ impl Ext4 {
         // What goes is not written.
         self.before_shift(inode, offset, &[(page_of(offset), offset), (end, u64::MAX)]).await?;
         let mut h = self.start_revoking(CREDITS_SHIFT, REVOKES_SHIFT).await?;
+        self.fast_ineligible(&h, Ineligible::FallocateRange);
         {
             let _map = inode.map_lock.lock().await;
             self.discard_prealloc(inode);
@@ -90,6 +92,7 @@ impl Ext4 {
         }
         self.before_shift(inode, offset, &[(page_of(offset), u64::MAX)]).await?;
         let h = self.start_revoking(CREDITS_SHIFT, REVOKES_SHIFT).await?;
+        self.fast_ineligible(&h, Ineligible::FallocateRange);
         // Longer first: should the move be cut short, nothing is behind the end.
         inode.size.set(size);
         inode.disksize.set(inode.disksize.get() + (end - offset));

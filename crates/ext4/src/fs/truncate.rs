@@ -39,6 +39,8 @@ impl Ext4 {
                 self.zero_tail(inode, old).await?;
             }
             let h = self.start(2).await?;
+            let block = |bytes: u64| bytes.saturating_sub(1) / bs;
+            self.fast_track_range(&h, inode, (block(old), block(size)));
             inode.size.set(size);
             inode.disksize.set(size);
             let now = self.time();
@@ -52,6 +54,13 @@ impl Ext4 {
         let out = async {
             if site::TRUNCATE_ORPHAN.on() {
                 self.add_orphan(&h, inode).await?;
+            }
+            if size != old {
+                let last = match self.opts.era.fast_tracks_to_the_end {
+                    true => u64::MAX,
+                    false => old.saturating_sub(1) / bs,
+                };
+                self.fast_track_range(&h, inode, (size.saturating_sub(1) / bs, last));
             }
             inode.disksize.set(size);
             inode.size.set(size);

@@ -83,6 +83,20 @@ impl Ext4 {
         to: u64,
         unwritten: bool,
     ) -> FsResult<()> {
+        self.change_state(h, inode, from, to, unwritten).await?;
+        self.fast_track_range(h, inode, (from, to.saturating_sub(1)));
+        Ok(())
+    }
+
+    /// [`Ext4::set_state`] that fast commits are not told of.
+    async fn change_state(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        from: u64,
+        to: u64,
+        unwritten: bool,
+    ) -> FsResult<()> {
         let mut at = from;
         while at < to {
             let run = match self.lookup(inode, at).await? {
@@ -192,7 +206,9 @@ impl Ext4 {
                 a = first;
             }
         }
-        self.set_state(h, inode, a, b, false).await?;
+        self.change_state(h, inode, a, b, false).await?;
+        // What was zeroed beside it reads the same either way (`ext4_map_blocks`).
+        self.fast_track_range(h, inode, (from, to.saturating_sub(1)));
         Ok(to)
     }
 

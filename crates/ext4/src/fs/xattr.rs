@@ -16,6 +16,7 @@ use wp_jbd2::Handle;
 use wp_vfs::{FileType, XattrSet};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::fast_commit::Ineligible;
 use super::inode::Inode;
 use super::mballoc::Request;
 use super::mount::Ext4;
@@ -147,6 +148,7 @@ impl Ext4 {
         let h = self.start_revoking(CREDITS, 1).await?;
         self.sync_with(&h, inode);
         let out = self.set_in(&h, inode, (index, name), value, how).await;
+        self.fast_ineligible(&h, Ineligible::Xattr);
         self.stop(h, out).await
     }
 

@@ -62,8 +62,8 @@ pub static CONFIGS: &[Config] = &[
     Config { name: "ext4-journal", ours: "data=journal", mount: "data=journal", ..PLAIN },
     Config {
         name: "ext4-fastcommit",
+        ours: "fast_commit",
         mkfs: "-O fast_commit",
-        not_modelled: "fast commits are not supported: `ext4_fc_commit` is not modelled",
         ..PLAIN
     },
     Config {

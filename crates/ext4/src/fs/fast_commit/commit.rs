@@ -1,0 +1,202 @@
+//! The commit: whether a fast one will do, and what it writes.
+//!
+//! Source: Linux 6.12 `ext4_fc_commit`, `ext4_fc_perform_commit`.
+
+use std::rc::Rc;
+
+use wp_base::event::Flags;
+use wp_base::{FsError, FsResult};
+use wp_jbd2::FastBegin;
+use wp_jbd2::disk::tid_after;
+use wp_rt::soon;
+
+use super::records::Records;
+use super::{NameChange, Tracked};
+use crate::disk::fast_commit::{AddRange, DelRange, Head, NameHead, tag};
+use crate::disk::{self, Extent};
+use crate::fs::extents::longest;
+use crate::fs::inode::Inode;
+use crate::fs::mount::Ext4;
+use crate::site;
+
+impl Ext4 {
+    /// Makes the changes of transaction `tid` durable, by a fast commit where one will do.
+    ///
+    /// Waits: for the commit under way; for open handles (until 6.15 for the whole of it); for the
+    /// blocks of the commit. Errors: `Io`.
+    pub(in crate::fs) async fn fast_commit(self: &Rc<Self>, tid: u32) -> FsResult<()> {
+        let (fast, journal) = (&self.fast, self.journal());
+        if !fast.on.get() {
+            return journal.complete_transaction(tid).await;
+        }
+        let done = fast.done.get();
+        loop {
+            match journal.begin_fast(tid).await {
+                Ok(FastBegin::Started) => break,
+                Ok(FastBegin::Over) => {
+                    // Somebody's fast commit since then had these changes in it.
+                    if fast.done.get() <= done && tid_after(tid, journal.commit_sequence()) {
+                        continue;
+                    }
+                    journal.count_fast(|c| c.skipped += 1);
+                    return Ok(());
+                }
+                Ok(FastBegin::TooEarly) | Err(_) => {
+                    journal.count_fast(|c| c.failed += 1);
+                    return journal.complete_transaction(tid).await;
+                }
+            }
+        }
+        if site::FAST_LOCK.on() {
+            journal.lock_updates().await;
+        }
+        match self.write_fast().await {
+            Ok(Some(blocks)) => {
+                fast.done.set(fast.done.get().wrapping_add(1));
+                journal.count_fast(|c| {
+                    c.commits += 1;
+                    c.blocks += blocks as u64;
+                    c.single += u64::from(blocks == 1);
+                });
+                journal.end_fast();
+                Ok(())
+            }
+            Ok(None) => {
+                journal.count_fast(|c| c.ineligible += 1);
+                journal.end_fast_in_full().await
+            }
+            Err(_) => {
+                journal.count_fast(|c| c.failed += 1);
+                journal.end_fast_in_full().await
+            }
+        }
+    }
+
+    /// Writes what was tracked, and waits for it. Returns the blocks; `None`: the file system is
+    /// ineligible. Errors: `NoSpace` if the area is full, `Io`.
+    async fn write_fast(self: &Rc<Self>) -> FsResult<Option<usize>> {
+        let (fast, journal) = (&self.fast, self.journal());
+        if fast.ineligible.get() {
+            return Ok(None);
+        }
+        let inodes: Vec<Rc<Inode>> = {
+            let all = self.inodes.borrow();
+            let main = fast.main.borrow();
+            main.inodes.iter().filter_map(|i| all.get(u64::from(*i)).cloned()).collect()
+        };
+        let had_data = self.write_ordered_of(&inodes).await?;
+        let barrier = self.opts.barrier;
+        let flags = match self.opts.era.fast_writes_as_log {
+            true => journal.options().era.log_flags(),
+            false => Flags::SYNC,
+        };
+        let forced = Flags::PREFLUSH | Flags::FUA;
+        let each = barrier && self.opts.era.fast_flushes_every_block;
+        let others = if each { forced } else { Flags::NONE };
+        let mut records = Records::new(journal, &self.rt, self.bs().bytes(), flags, others);
+        let tid = journal.running_tid().ok_or(FsError::Io)?;
+        let plug = self.bdev.queue().plug();
+        if fast.is_first.replace(false) && site::FAST_HEAD.on() {
+            records.put_of(tag::HEAD, &Head { features: 0.into(), tid: tid.into() }).await?;
+        }
+        let names = fast.main.borrow().names.clone();
+        for change in &names {
+            self.put_name(&mut records, change).await?;
+        }
+        for inode in &inodes {
+            self.put_ranges(&mut records, inode).await?;
+            self.put_raw(&mut records, inode).await?;
+        }
+        records.end(tid).await?;
+        if self.opts.fast.wait_blocks {
+            records.writes.wait(records.writes.len()).await?;
+        }
+        let mut extra = Flags::NONE;
+        let alone = records.writes.is_empty() && !had_data;
+        let flushes = !(self.opts.fast.selective_flush && alone);
+        if barrier && flushes && site::FAST_FLUSH.on() {
+            extra |= Flags::PREFLUSH;
+        }
+        if barrier && site::FAST_FUA.on() {
+            extra |= Flags::FUA;
+        }
+        journal.count_fast(|c| c.without_flush += u64::from(barrier && !flushes));
+        records.submit_tail(extra)?;
+        drop(plug);
+        let blocks = records.writes.len();
+        if site::FAST_WAIT.on() {
+            records.writes.wait(blocks).await?;
+        }
+        Ok(Some(blocks))
+    }
+
+    /// Sends the ordered data of files that the commit names, and waits for it. Was there any?
+    async fn write_ordered_of(&self, inodes: &[Rc<Inode>]) -> FsResult<bool> {
+        let journal = self.journal();
+        let files: Vec<_> = inodes.iter().filter_map(|i| i.jinode.borrow().clone()).collect();
+        let mut had_data = false;
+        for file in &files {
+            had_data |= journal.submit_inode(file).await?;
+        }
+        for file in &files {
+            had_data |= journal.wait_inode(file).await?;
+        }
+        Ok(had_data)
+    }
+
+    /// A name; before a new one its inode, so that a replay finds it.
+    async fn put_name(
+        self: &Rc<Self>,
+        records: &mut Records<'_>,
+        change: &NameChange,
+    ) -> FsResult<()> {
+        if change.op == tag::CREAT {
+            let inode = soon!(self.inode(change.ino))?;
+            self.put_raw(records, &inode).await?;
+            self.put_ranges(records, &inode).await?;
+        }
+        let head = NameHead { parent: change.parent.into(), ino: change.ino.into() };
+        let bytes = zerocopy::IntoBytes::as_bytes(&head);
+        records.put(change.op, &[bytes, &change.name]).await
+    }
+
+    /// An inode as its table block has it (`ext4_fc_write_inode`).
+    async fn put_raw(self: &Rc<Self>, records: &mut Records<'_>, inode: &Inode) -> FsResult<()> {
+        let table = self.itable_buffer(inode.ino).await?;
+        let slot = self.geo.inode_slot(inode.ino).ok_or(FsError::Invalid("inode number"))?;
+        let mut len = disk::Inode::BYTES;
+        if usize::from(self.geo.inode_bytes) > len {
+            len += usize::from(inode.extra.borrow().extra_isize.get());
+        }
+        let at = slot.offset as usize;
+        let raw = table.with(|b| b[at..at + len].to_vec());
+        records.put(tag::INODE, &[&inode.ino.to_le_bytes(), &raw]).await
+    }
+
+    /// Where the blocks of the tracked range are (`ext4_fc_write_inode_data`).
+    async fn put_ranges(self: &Rc<Self>, records: &mut Records<'_>, inode: &Inode) -> FsResult<()> {
+        let tracked = inode.fast.get();
+        inode.fast.set(Tracked { len: 0, ..tracked });
+        let ino = inode.ino.into();
+        let (mut at, end) = (u64::from(tracked.start), u64::from(tracked.start) + u64::from(tracked.len));
+        while at < end {
+            let left = end - at;
+            match soon!(self.lookup(inode, at))? {
+                Ok(run) => {
+                    let blocks = run.len.min(longest(run.unwritten)).min(left as u32);
+                    let extent = Extent::new(at as u32, run.phys, blocks, run.unwritten);
+                    records.put_of(tag::ADD_RANGE, &AddRange { ino, extent }).await?;
+                    at += u64::from(blocks);
+                }
+                Err(hole) => {
+                    let blocks = hole.clamp(1, left) as u32;
+                    let gone =
+                        DelRange { ino, logical: (at as u32).into(), blocks: blocks.into() };
+                    records.put_of(tag::DEL_RANGE, &gone).await?;
+                    at += u64::from(blocks);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! Fast commits: what changed since the last full commit, as records of its own, so that an fsync
+//! writes one block where a full commit writes six.
+//!
+//! Picture:    every change of an inode, a range of its blocks or a name is tracked ([`track`] in
+//!             memory) -> `fsync` ([`Ext4::fast_commit`], in `commit`) -> records (in `records`)
+//!             behind the journal's ring -> a full commit forgets all of it.
+//! Invariants: 1. what is tracked is all that changed since the last full commit, or the file
+//!                system is ineligible and the next commit is a full one.
+//!             2. while a commit is under way, changes are tracked apart: they are not in it.
+//! Left out:   eviction of a tracked inode (it stays in memory), encryption, resizing; since 7.2
+//!             snapshots of the inodes.
+//! Source:     Linux 6.12 `fs/ext4/fast_commit.c`.
+//!
+//! [`track`]: Ext4::fast_track_inode
+
+mod commit;
+mod records;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use wp_base::{FsError, FsResult};
+use wp_jbd2::Handle;
+
+use super::inode::Inode;
+use super::mount::Ext4;
+use crate::disk::{SuperBlock, compat, fast_commit::tag};
+use crate::site;
+
+/// Switches of techniques beside what kernels do.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FastOptions {
+    /// The tail waits for the blocks before it. No kernel does: mends H1.
+    pub wait_blocks: bool,
+    /// A fast commit of one block without ordered data sends no FLUSH (FastCommit of ATC'24; posted
+    /// as patches in 2024 and dropped).
+    pub selective_flush: bool,
+}
+
+/// Why the next commit must be a full one. `enum EXT4_FC_REASON_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::fs) enum Ineligible {
+    /// An extended attribute was set or removed.
+    Xattr,
+    /// `RENAME_EXCHANGE`.
+    CrossRename,
+    /// The flag that sends a file's data through the journal was changed.
+    JournalFlag,
+    /// A directory moved.
+    RenameDir,
+    /// `FALLOC_FL_COLLAPSE_RANGE` or `FALLOC_FL_INSERT_RANGE`.
+    FallocateRange,
+    /// A file changed whose data go through the journal.
+    JournalData,
+}
+
+/// What is kept of an inode for the next fast commit.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(in crate::fs) struct Tracked {
+    /// First logical block that changed (`i_fc_lblk_start`).
+    start: u32,
+    /// Blocks from there on, 0 for none (`i_fc_lblk_len`). One range: the hull of all changes.
+    len: u32,
+    /// It is in a queue.
+    queued: bool,
+    /// A queue has its [`tag::CREAT`].
+    created: bool,
+}
+
+impl Tracked {
+    /// Must it stay in memory?
+    pub fn is_queued(&self) -> bool {
+        self.queued || self.created
+    }
+}
+
+/// A change of a directory. `struct ext4_fc_dentry_update`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct NameChange {
+    /// [`tag::CREAT`], [`tag::LINK`] or [`tag::UNLINK`].
+    op: u16,
+    parent: u32,
+    ino: u32,
+    name: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Queue {
+    inodes: Vec<u32>,
+    names: Vec<NameChange>,
+}
+
+/// What a mounted file system tracks.
+pub(in crate::fs) struct FastCommits {
+    on: Cell<bool>,
+    /// What the next fast commit writes (`FC_Q_MAIN`).
+    main: RefCell<Queue>,
+    /// What changes while a commit is under way (`FC_Q_STAGING`).
+    staging: RefCell<Queue>,
+    /// `EXT4_MF_FC_INELIGIBLE`, and the transaction until which (`s_fc_ineligible_tid`).
+    ineligible: Cell<bool>,
+    ineligible_tid: Cell<u32>,
+    /// No fast commit was written since the last full one.
+    is_first: Cell<bool>,
+    /// Fast commits so far (`s_fc_subtid`).
+    done: Cell<u32>,
+}
+
+impl FastCommits {
+    pub fn new() -> FastCommits {
+        FastCommits {
+            on: Cell::new(false),
+            main: RefCell::default(),
+            staging: RefCell::default(),
+            ineligible: Cell::new(false),
+            ineligible_tid: Cell::new(0),
+            is_first: Cell::new(true),
+            done: Cell::new(0),
+        }
+    }
+}
+
+impl Ext4 {
+    /// Does a mount of this image write fast commits? Errors: `Unsupported` for options that cannot
+    /// be together with them.
+    pub(in crate::fs) fn wants_fast_commits(&self, sb: &SuperBlock) -> FsResult<bool> {
+        let fast = &self.opts.fast;
+        let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits;
+        if !wanted && (fast.wait_blocks || fast.selective_flush) {
+            return Err(FsError::Unsupported(
+                "fast_wait_blocks, fast_selective_flush without fast commits: add fast_commit, \
+                 and an era from 5.10 on"
+                    .into(),
+            ));
+        }
+        let l = &self.opts.literature;
+        if wanted && (self.opts.dual.is_some() || l.optr) {
+            return Err(FsError::Unsupported(
+                "journaling=barrier, optr with fast_commit: use one of them".into(),
+            ));
+        }
+        Ok(wanted)
+    }
+
+    /// Begins to track. The journal has an area.
+    pub(in crate::fs) fn start_fast_commits(self: &Rc<Self>) {
+        self.fast.on.set(true);
+        let fs = Rc::downgrade(self);
+        self.journal().on_fast_cleanup(Rc::new(move |full, tid| {
+            if let Some(fs) = fs.upgrade() {
+                fs.fast_cleanup(full, tid);
+            }
+        }));
+    }
+
+    /// Remembers that the commit of the transaction of `h` must be a full one
+    /// (`ext4_fc_mark_ineligible`).
+    pub(in crate::fs) fn fast_ineligible(&self, h: &Handle, why: Ineligible) {
+        let fast = &self.fast;
+        if !fast.on.get() || !site::FAST_INELIGIBLE.on() {
+            return;
+        }
+        let tid = h.tid();
+        let newer = wp_jbd2::disk::tid_after(tid, fast.ineligible_tid.get());
+        if !fast.ineligible.get() || newer {
+            fast.ineligible_tid.set(tid);
+        }
+        fast.ineligible.set(true);
+        self.journal().emit_fast("fc_ineligible", tid, why as u64);
+    }
+
+    /// The part of tracking that all kinds have in common: a change in a new transaction begins
+    /// anew (`ext4_fc_track_template`).
+    fn fast_track(&self, h: &Handle, inode: &Inode, change: impl FnOnce(&mut Tracked, bool)) {
+        let tid = h.tid();
+        let mut tracked = inode.fast.get();
+        let again = inode.sync_tid.get() == tid;
+        if !again {
+            (tracked.start, tracked.len) = (0, 0);
+            inode.sync_tid.set(tid);
+        }
+        change(&mut tracked, again);
+        inode.fast.set(tracked);
+    }
+
+    /// The queue that a change joins now.
+    fn fast_queue(&self) -> &RefCell<Queue> {
+        let journal = self.journal();
+        let beside = match self.opts.era.fast_stages_beside_full {
+            true => journal.commits_now(),
+            false => journal.fast_commits_now(),
+        };
+        if beside && site::FAST_STAGING.on() { &self.fast.staging } else { &self.fast.main }
+    }
+
+    fn fast_enqueue(&self, inode: &Inode) {
+        let tracked = inode.fast.get();
+        if !tracked.queued {
+            inode.fast.set(Tracked { queued: true, ..tracked });
+            self.fast_queue().borrow_mut().inodes.push(inode.ino);
+        }
+    }
+
+    /// An inode changes (`ext4_fc_track_inode`). Directories are not tracked: their names are.
+    pub(in crate::fs) fn fast_track_inode(&self, h: &Handle, inode: &Inode) {
+        if !self.fast.on.get() || inode.is_dir() {
+            return;
+        }
+        if self.journals_data(inode) {
+            return self.fast_ineligible(h, Ineligible::JournalData);
+        }
+        if self.fast.ineligible.get() {
+            return;
+        }
+        self.fast_track(h, inode, |t, again| {
+            if !again {
+                t.len = 0;
+            }
+        });
+        self.fast_enqueue(inode);
+    }
+
+    /// The places of blocks `first..=last` change (`ext4_fc_track_range`).
+    pub(in crate::fs) fn fast_track_range(
+        &self,
+        h: &Handle,
+        inode: &Inode,
+        (first, last): (u64, u64),
+    ) {
+        if !self.fast.on.get() || inode.is_dir() || self.fast.ineligible.get() {
+            return;
+        }
+        // `EXT_MAX_BLOCKS - 1` is the last block of a file.
+        let end = |block: u64| u32::try_from(block).map_or(u32::MAX - 1, |b| b.min(u32::MAX - 1));
+        let (first, last) = (end(first), end(last));
+        self.fast_track(h, inode, |t, again| {
+            let (mut start, mut to) = (first, last);
+            if again && t.len > 0 {
+                (start, to) = (start.min(t.start), to.max(t.start + (t.len - 1)));
+            }
+            (t.start, t.len) = (start, to.wrapping_sub(start).wrapping_add(1));
+        });
+        self.fast_enqueue(inode);
+    }
+
+    /// A name of `inode` in `dir` comes or goes (`ext4_fc_track_create`, `_link`, `_unlink`).
+    pub(in crate::fs) fn fast_track_name(
+        &self,
+        h: &Handle,
+        op: u16,
+        dir: &Inode,
+        inode: &Inode,
+        name: &[u8],
+    ) {
+        if !self.fast.on.get() || self.fast.ineligible.get() {
+            return;
+        }
+        self.fast_track(h, inode, |t, _| t.created |= op == tag::CREAT);
+        let change = NameChange { op, parent: dir.ino, ino: inode.ino, name: name.to_vec() };
+        self.fast_queue().borrow_mut().names.push(change);
+    }
+
+    /// An inode is freed: nothing of it is logged any more but that its name went
+    /// (`ext4_fc_del`).
+    pub(in crate::fs) fn fast_forget(&self, inode: &Inode) {
+        let tracked = inode.fast.replace(Tracked::default());
+        for queue in [&self.fast.main, &self.fast.staging] {
+            let mut queue = queue.borrow_mut();
+            if tracked.queued {
+                queue.inodes.retain(|i| *i != inode.ino);
+            }
+            if tracked.created {
+                queue.names.retain(|n| n.op != tag::CREAT || n.ino != inode.ino);
+            }
+        }
+    }
+
+    /// A commit is over: the next one begins with what was tracked beside it (`ext4_fc_cleanup`).
+    fn fast_cleanup(&self, full: bool, tid: u32) {
+        let (fast, era) = (&self.fast, &self.opts.era);
+        let main = std::mem::take(&mut *fast.main.borrow_mut());
+        let inode_of = |ino: u32| self.inodes.borrow().get(u64::from(ino)).cloned();
+        for ino in main.inodes {
+            let Some(inode) = inode_of(ino) else { continue };
+            let mut tracked = Tracked { queued: false, ..inode.fast.get() };
+            let is_over = wp_jbd2::disk::tid_at_least(tid, inode.sync_tid.get());
+            if is_over || !era.fast_stages_beside_full {
+                (tracked.start, tracked.len) = (0, 0);
+            } else if full && era.fast_requeues_newer {
+                tracked.queued = true;
+                fast.staging.borrow_mut().inodes.push(ino);
+            }
+            inode.fast.set(tracked);
+        }
+        for change in main.names.iter().filter(|n| n.op == tag::CREAT) {
+            if let Some(inode) = inode_of(change.ino) {
+                inode.fast.set(Tracked { created: false, ..inode.fast.get() });
+            }
+        }
+        *fast.main.borrow_mut() = std::mem::take(&mut *fast.staging.borrow_mut());
+        let is_past = wp_jbd2::disk::tid_at_least(tid, fast.ineligible_tid.get());
+        if is_past || !era.fast_remembers_ineligible {
+            fast.ineligible_tid.set(0);
+            fast.ineligible.set(false);
+        }
+        if full {
+            fast.is_first.set(true);
+        }
+    }
+}
