@@ -69,9 +69,20 @@ pub struct JournalInode {
     range: Cell<Option<(u64, u64)>>,
     write: Cell<bool>,
     wait: Cell<bool>,
+    /// It was filed to be written, or waited for, at some time.
+    ever_write: Cell<bool>,
+    ever_wait: Cell<bool>,
     /// The commit thread is at it.
     busy: Cell<bool>,
     idle: WaitQueue,
+}
+
+impl JournalInode {
+    /// Remembers that the file was filed to be written, as if a commit had taken it off its list.
+    pub fn remember_filed(&self) {
+        self.ever_write.set(true);
+        self.ever_wait.set(true);
+    }
 }
 
 impl Journal {
@@ -89,6 +100,8 @@ impl Journal {
             range: Cell::new(None),
             write: Cell::new(false),
             wait: Cell::new(false),
+            ever_write: Cell::new(false),
+            ever_wait: Cell::new(false),
             busy: Cell::new(false),
             idle: WaitQueue::new(&self.rt, "ordered data of an inode"),
         })
@@ -133,11 +146,14 @@ impl Journal {
     }
 
     /// Submits the data that a file has filed to be written, whatever its transaction. Was there
-    /// any? Errors: `Io`. Source: `jbd2_submit_inode_data`.
+    /// any?
+    ///
+    /// That a file was filed is never forgotten (`JI_WRITE_DATA` stays); once its transaction has
+    /// committed what is left is its first page. Errors: `Io`. Source: `jbd2_submit_inode_data`.
     pub async fn submit_inode(&self, inode: &Rc<JournalInode>) -> FsResult<bool> {
         let data = inode.data.upgrade().filter(|d| !d.is_clean());
-        let Some(data) = data.filter(|_| inode.write.get()) else { return Ok(false) };
-        data.submit(inode.range.get().unwrap_or((0, u64::MAX))).await?;
+        let Some(data) = data.filter(|_| inode.ever_write.get()) else { return Ok(false) };
+        data.submit(inode.range.get().unwrap_or((0, 0))).await?;
         Ok(true)
     }
 
@@ -145,7 +161,7 @@ impl Journal {
     /// for? Errors: `Io`. Source: `jbd2_wait_inode_data`.
     pub async fn wait_inode(&self, inode: &Rc<JournalInode>) -> FsResult<bool> {
         let data = inode.data.upgrade().filter(|d| !d.is_written());
-        let Some(data) = data.filter(|_| inode.wait.get()) else { return Ok(false) };
+        let Some(data) = data.filter(|_| inode.ever_wait.get()) else { return Ok(false) };
         data.wait().await?;
         Ok(true)
     }
@@ -292,8 +308,10 @@ impl Handle {
         let (first, last) = inode.range.get().unwrap_or(range);
         inode.range.set(Some((first.min(range.0), last.max(range.1))));
         inode.wait.set(true);
+        inode.ever_wait.set(true);
         if how == Ordered::WriteAndWait {
             inode.write.set(true);
+            inode.remember_filed();
         }
         if inode.owner.get() == Some(tid) || inode.next_owner.get() == Some(tid) {
             return Ok(());

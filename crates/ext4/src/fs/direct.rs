@@ -385,8 +385,7 @@ impl Ext4 {
             let skip = at % bs;
             let n = (u64::from(piece.run.len) * bs - skip).min(end - at);
             unwritten |= piece.run.unwritten;
-            let clean = self.journal().is_committed(inode.datasync_tid.get())
-                || (fua && !site::DIRECT_CLEAN.on());
+            let clean = self.is_datasync_clean(inode) || (fua && !site::DIRECT_CLEAN.on());
             // A length that moves is metadata (`IOMAP_F_DIRTY`, `ext4_set_iomap()`).
             let old = !piece.fresh || (fua && !site::DIRECT_FRESH.on());
             fua &= old && clean && end <= inode.size.get();

@@ -404,7 +404,11 @@ impl FileSystem for Mounted {
             if !self.0.opts.era.space_is_synchronous || !crate::site::SYNC_RESERVE.on() {
                 return Ok(());
             }
-            self.0.journal().make_durable(inode.sync_tid.get()).await
+            let tid = inode.sync_tid.get();
+            match how {
+                Reserve::Space { .. } if self.0.fast.is_on() => self.0.fast_commit(tid).await,
+                _ => self.0.journal().make_durable(tid).await,
+            }
         })
     }
 

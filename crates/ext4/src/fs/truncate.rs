@@ -177,6 +177,10 @@ impl Ext4 {
             let h = self.start(1).await?;
             let filed = self.file_inode(&h, inode, index, index + 1);
             self.stop(h, filed).await?;
+        } else if self.orders_data(inode) && self.fast.is_on() {
+            // Linux files it here too. No full commit can write it; a fast one writes the first
+            // page of whatever was filed once.
+            self.jinode(inode).remember_filed();
         }
         inode.map.mark_dirty(&b);
         Ok(())

@@ -60,12 +60,7 @@ pub static CONFIGS: &[Config] = &[
     Config { name: "ext4-nodelalloc", ours: "nodelalloc", mount: "nodelalloc", ..PLAIN },
     Config { name: "ext4-writeback", ours: "data=writeback", mount: "data=writeback", ..PLAIN },
     Config { name: "ext4-journal", ours: "data=journal", mount: "data=journal", ..PLAIN },
-    Config {
-        name: "ext4-fastcommit",
-        ours: "fast_commit",
-        mkfs: "-O fast_commit",
-        ..PLAIN
-    },
+    Config { name: "ext4-fastcommit", ours: "fast_commit", mkfs: "-O fast_commit", ..PLAIN },
     Config {
         name: "ext4-async",
         mount: "data=writeback,journal_checksum,journal_async_commit",

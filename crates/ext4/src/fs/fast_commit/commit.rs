@@ -26,7 +26,7 @@ impl Ext4 {
     /// blocks of the commit. Errors: `Io`.
     pub(in crate::fs) async fn fast_commit(self: &Rc<Self>, tid: u32) -> FsResult<()> {
         let (fast, journal) = (&self.fast, self.journal());
-        if !fast.on.get() {
+        if !fast.is_on() {
             return journal.complete_transaction(tid).await;
         }
         let done = fast.done.get();
@@ -178,7 +178,8 @@ impl Ext4 {
         let tracked = inode.fast.get();
         inode.fast.set(Tracked { len: 0, ..tracked });
         let ino = inode.ino.into();
-        let (mut at, end) = (u64::from(tracked.start), u64::from(tracked.start) + u64::from(tracked.len));
+        let (mut at, end) =
+            (u64::from(tracked.start), u64::from(tracked.start) + u64::from(tracked.len));
         while at < end {
             let left = end - at;
             match soon!(self.lookup(inode, at))? {
@@ -190,8 +191,7 @@ impl Ext4 {
                 }
                 Err(hole) => {
                     let blocks = hole.clamp(1, left) as u32;
-                    let gone =
-                        DelRange { ino, logical: (at as u32).into(), blocks: blocks.into() };
+                    let gone = DelRange { ino, logical: (at as u32).into(), blocks: blocks.into() };
                     records.put_of(tag::DEL_RANGE, &gone).await?;
                     at += u64::from(blocks);
                 }

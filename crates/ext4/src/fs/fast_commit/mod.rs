@@ -118,6 +118,11 @@ impl FastCommits {
             done: Cell::new(0),
         }
     }
+
+    /// Are fast commits written?
+    pub fn is_on(&self) -> bool {
+        self.on.get()
+    }
 }
 
 impl Ext4 {
@@ -167,6 +172,13 @@ impl Ext4 {
         }
         fast.ineligible.set(true);
         self.journal().emit_fast("fc_ineligible", tid, why as u64);
+    }
+
+    /// Does `fdatasync` need no commit of this file's metadata (`ext4_inode_datasync_dirty`)? A fast
+    /// commit has taken it out of the queue.
+    pub(in crate::fs) fn is_datasync_clean(&self, inode: &Inode) -> bool {
+        let committed = self.journal().is_committed(inode.datasync_tid.get());
+        committed || (self.fast.is_on() && !inode.fast.get().queued)
     }
 
     /// The part of tracking that all kinds have in common: a change in a new transaction begins
