@@ -15,7 +15,9 @@ use wp_vfs::{
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, ro_compat};
 use crate::fs::era::{Era, POLICIES, version};
-use crate::fs::{DataMode, Ext4, FastOptions, Literature, MountOptions, Mounted, TableTrim};
+use crate::fs::{
+    DataMode, Ext4, FastFixes, FastOptions, Literature, MountOptions, Mounted, TableTrim,
+};
 use crate::image;
 use crate::mkfs::{Features, InodeTables, JournalSize, MkfsOptions, mkfs};
 
@@ -146,10 +148,10 @@ const OPTIONS: &[OptionSpec] = &[
         help: "mkfs with the fast_commit feature: fsync writes a fast commit where one will do (from 5.10 on)",
     },
     OptionSpec {
-        key: "fast_wait_blocks",
+        key: "fast_fix",
         when: When::Mount,
         default: "",
-        help: "with fast_commit: the last block of a fast commit waits for the others; fixes H1, no kernel does this",
+        help: "with fast_commit: holes of Linux to fix, joined by +: blocks (H1), head (N33), unnamed (N34), unlinked (N35), ineligible (N36), untracked (N37), directories (N38), company (N39), attributes (N40), or all",
     },
     OptionSpec {
         key: "fast_selective_flush",
@@ -432,7 +434,12 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             dual: dual_mode(o)?,
             literature: Literature { force_copy: switch(o, "force_copy"), optr: switch(o, "optr") },
             fast: FastOptions {
-                wait_blocks: switch(o, "fast_wait_blocks"),
+                fixes: FastFixes::parse(o.get("fast_fix", OPTIONS).unwrap_or_default()).ok_or(
+                    FsError::Invalid(
+                        "fast_fix: blocks, head, unnamed, unlinked, ineligible, untracked, \
+                         directories, company, attributes, or all",
+                    ),
+                )?,
                 selective_flush: switch(o, "fast_selective_flush"),
             },
             ordering_only: switch(o, "ordering_only"),

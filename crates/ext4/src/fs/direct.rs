@@ -303,6 +303,14 @@ impl Ext4 {
             wrote = self.synced(inode, (at, len), sync, told).await.map(drop);
             durable = true;
         }
+        // Where writeback has moved the lengths meanwhile only the orphan is left to clean up, and
+        // that comes behind the sync.
+        let is_moved = end <= inode.disksize.get().min(inode.size.get());
+        let last = is_moved && self.opts.era.direct_cleans_up_last && wrote.is_ok() && !fallback;
+        if grows && last && !durable {
+            wrote = self.synced(inode, (at, len), sync, told).await.map(drop);
+            durable = true;
+        }
         let finished = if grows {
             Box::pin(self.end_growth(inode, end, wrote.is_ok() && !fallback)).await
         } else {

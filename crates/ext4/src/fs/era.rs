@@ -215,6 +215,11 @@ policies! {
             Version(6, 6, 3),
         ],
         "an extending O_DIRECT|O_DSYNC write syncs first and then moves the length, which a power failure takes back";
+    /// A direct write whose lengths writeback has moved takes its orphan off the list last.
+    direct_cleans_up_last = "619f75dae2cf ext4: fix warning in ext4_dio_write_end_io()",
+        Some(Version(6, 7, 0)), None,
+        backported &[Version(6, 1, 68), Version(6, 6, 7)],
+        "a direct write over delayed blocks removes its orphan after its O_DSYNC (stable versions from memory)";
     /// An asynchronous write syncs when it was submitted.
     async_syncs_early = "02afc27faec9 direct-io: Handle O_(D)SYNC AIO",
         None, Some(Version(3, 12, 0)),

@@ -60,7 +60,7 @@ mod writeback;
 mod xattr;
 
 pub use data_journal::DataMode;
-pub use fast_commit::FastOptions;
+pub use fast_commit::{FastOptions, Fixes as FastFixes};
 pub use mount::{Ext4, MountOptions};
 pub use mount_check::Literature;
 pub use ops::Mounted;

@@ -156,9 +156,10 @@ impl Ext4 {
             soon!(self.write_inode(h, &inode))?;
             self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await?;
             if spec.kind != FileType::Symlink {
-                // `ext4_symlink` does not.
+                // `ext4_symlink` tracks nothing.
                 self.fast_track_name(h, tag::CREAT, dir, &inode, name);
             }
+            self.fast_directory(h, &inode);
             // ext4_ext_tree_init(), ext4_add_nondir() or ext4_mkdir()
             self.count_again(h, &inode, 2);
             Ok(())
@@ -295,6 +296,7 @@ impl Ext4 {
             self.remove_name(&h, dir, &place, name).await?;
             self.drop_link(&h, &inode, want_dir).await?;
             self.fast_track_name(&h, tag::UNLINK, dir, &inode, name);
+            self.fast_directory(&h, &inode);
             if want_dir {
                 self.shrink_links(dir);
                 soon!(self.write_inode(&h, dir))?;
@@ -422,12 +424,16 @@ impl Ext4 {
             inode.set_nlink(inode.nlink() + 1);
             inode.set_ctime(self.time());
             soon!(self.write_inode(&h, inode))?;
-            if inode.linkable.replace(false) && crate::site::LINK_ORPHAN.on() {
+            let is_first = inode.linkable.replace(false);
+            if is_first && crate::site::LINK_ORPHAN.on() {
                 // Its first name.
                 self.remove_orphan(&h, inode).await?;
                 soon!(self.write_inode(&h, inode))?;
             }
-            self.fast_track_name(&h, tag::LINK, dir, inode, name);
+            // A replay of a link finds no inode that no commit has shown.
+            let creates = is_first && self.opts.fast.fixes.unnamed;
+            let op = if creates { tag::CREAT } else { tag::LINK };
+            self.fast_track_name(&h, op, dir, inode, name);
             Ok(())
         }
         .await;

@@ -35,7 +35,8 @@ impl Ext4 {
                 Ok(FastBegin::Started) => break,
                 Ok(FastBegin::Over) => {
                     // Somebody's fast commit since then had these changes in it.
-                    if fast.done.get() <= done && tid_after(tid, journal.commit_sequence()) {
+                    let had_it = fast.done.get() > done && !self.opts.fast.fixes.company;
+                    if !had_it && tid_after(tid, journal.commit_sequence()) {
                         continue;
                     }
                     journal.count_fast(|c| c.skipped += 1);
@@ -96,7 +97,11 @@ impl Ext4 {
         let mut records = Records::new(journal, &self.rt, self.bs().bytes(), flags, others);
         let tid = journal.running_tid().ok_or(FsError::Io)?;
         let plug = self.bdev.queue().plug();
-        if fast.is_first.replace(false) && site::FAST_HEAD.on() {
+        let is_first = fast.is_first.replace(false);
+        if is_first && self.opts.fast.fixes.head {
+            records.hold_first();
+        }
+        if is_first && site::FAST_HEAD.on() {
             records.put_of(tag::HEAD, &Head { features: 0.into(), tid: tid.into() }).await?;
         }
         let names = fast.main.borrow().names.clone();
@@ -104,11 +109,14 @@ impl Ext4 {
             self.put_name(&mut records, change).await?;
         }
         for inode in &inodes {
+            if self.opts.fast.fixes.unlinked && inode.nlink() == 0 {
+                continue;
+            }
             self.put_ranges(&mut records, inode).await?;
             self.put_raw(&mut records, inode).await?;
         }
         records.end(tid).await?;
-        if self.opts.fast.wait_blocks {
+        if self.opts.fast.fixes.blocks {
             records.writes.wait(records.writes.len()).await?;
         }
         let mut extra = Flags::NONE;
@@ -123,6 +131,10 @@ impl Ext4 {
         journal.count_fast(|c| c.without_flush += u64::from(barrier && !flushes));
         records.submit_tail(extra)?;
         drop(plug);
+        if site::FAST_WAIT.on() {
+            records.writes.wait(records.writes.len()).await?;
+        }
+        records.submit_first(if barrier { forced } else { Flags::NONE })?;
         let blocks = records.writes.len();
         if site::FAST_WAIT.on() {
             records.writes.wait(blocks).await?;
@@ -152,6 +164,9 @@ impl Ext4 {
     ) -> FsResult<()> {
         if change.op == tag::CREAT {
             let inode = soon!(self.inode(change.ino))?;
+            if self.opts.fast.fixes.unlinked && inode.nlink() == 0 {
+                return Ok(());
+            }
             self.put_raw(records, &inode).await?;
             self.put_ranges(records, &inode).await?;
         }

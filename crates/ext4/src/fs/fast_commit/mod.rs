@@ -27,14 +27,71 @@ use super::mount::Ext4;
 use crate::disk::{SuperBlock, compat, fast_commit::tag};
 use crate::site;
 
-/// Switches of techniques beside what kernels do.
+/// What a mount does beside what kernels do.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FastOptions {
-    /// The tail waits for the blocks before it. No kernel does: mends H1.
-    pub wait_blocks: bool,
+    /// Holes that are mended. No kernel does.
+    pub fixes: Fixes,
     /// A fast commit of one block without ordered data sends no FLUSH (FastCommit of ATC'24; posted
     /// as patches in 2024 and dropped).
     pub selective_flush: bool,
+}
+
+/// Holes of fast commits that a mount does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Fixes {
+    /// H1: the tail waits for the blocks before it.
+    pub blocks: bool,
+    /// N33: the first block after a full commit, which names the transaction, is written when the
+    /// others are durable: a recovery never finds half a commit behind it.
+    pub head: bool,
+    /// N34: the first name of a file made by `O_TMPFILE` is logged as that of a new file.
+    pub unnamed: bool,
+    /// N35: a file without names is not logged.
+    pub unlinked: bool,
+    /// N36: what changes in a transaction behind the ineligible one is tracked.
+    pub ineligible: bool,
+    /// N37: a file is not taken for synced because nothing was tracked.
+    pub untracked: bool,
+    /// N38: a directory that comes or goes makes the next commit a full one.
+    pub directories: bool,
+    /// N40: a change of a file with a block of attributes makes the next commit a full one.
+    pub attributes: bool,
+    /// N39: whoever has waited for another's fast commit writes one of its own.
+    pub company: bool,
+}
+
+impl Fixes {
+    /// The names, and what each turns on.
+    const NAMES: [(&'static str, fn(&mut Fixes) -> &mut bool); 9] = [
+        ("blocks", |f| &mut f.blocks),
+        ("head", |f| &mut f.head),
+        ("unnamed", |f| &mut f.unnamed),
+        ("unlinked", |f| &mut f.unlinked),
+        ("ineligible", |f| &mut f.ineligible),
+        ("untracked", |f| &mut f.untracked),
+        ("directories", |f| &mut f.directories),
+        ("company", |f| &mut f.company),
+        ("attributes", |f| &mut f.attributes),
+    ];
+
+    /// Names joined by `+`, or `all`. `None`: there is no such name.
+    pub fn parse(text: &str) -> Option<Fixes> {
+        let mut fixes = Fixes::default();
+        for name in text.split('+').filter(|n| !n.is_empty()) {
+            let mut known = false;
+            for (own, field) in Fixes::NAMES {
+                if name == "all" || name == own {
+                    *field(&mut fixes) = true;
+                    known = true;
+                }
+            }
+            if !known {
+                return None;
+            }
+        }
+        Some(fixes)
+    }
 }
 
 /// Why the next commit must be a full one. `enum EXT4_FC_REASON_*`.
@@ -50,7 +107,10 @@ pub(in crate::fs) enum Ineligible {
     RenameDir,
     /// `FALLOC_FL_COLLAPSE_RANGE` or `FALLOC_FL_INSERT_RANGE`.
     FallocateRange,
-    /// A file changed whose data go through the journal.
+    /// A directory was made or removed. No kernel minds: mends N38.
+    Directory,
+    /// A file changed whose data go through the journal, as does what is neither a regular file
+    /// nor a directory (`ext4_inode_journal_mode`).
     JournalData,
 }
 
@@ -131,12 +191,10 @@ impl Ext4 {
     pub(in crate::fs) fn wants_fast_commits(&self, sb: &SuperBlock) -> FsResult<bool> {
         let fast = &self.opts.fast;
         let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits;
-        if !wanted && (fast.wait_blocks || fast.selective_flush) {
-            return Err(FsError::Unsupported(
-                "fast_wait_blocks, fast_selective_flush without fast commits: add fast_commit, \
-                 and an era from 5.10 on"
-                    .into(),
-            ));
+        if !wanted && *fast != FastOptions::default() {
+            let what = "fast_fix, fast_selective_flush without fast commits: \
+                        add fast_commit, and an era from 5.10 on";
+            return Err(FsError::Unsupported(what.into()));
         }
         let l = &self.opts.literature;
         if wanted && (self.opts.dual.is_some() || l.optr) {
@@ -178,7 +236,10 @@ impl Ext4 {
     /// commit has taken it out of the queue.
     pub(in crate::fs) fn is_datasync_clean(&self, inode: &Inode) -> bool {
         let committed = self.journal().is_committed(inode.datasync_tid.get());
-        committed || (self.fast.is_on() && !inode.fast.get().queued)
+        let (fast, knows) = (&self.fast, self.opts.fast.fixes.untracked);
+        // While the file system is ineligible nothing is in the queue (N37).
+        let is_out = !inode.fast.get().queued && !(knows && fast.ineligible.get());
+        committed || (fast.is_on() && is_out)
     }
 
     /// The part of tracking that all kinds have in common: a change in a new transaction begins
@@ -213,15 +274,27 @@ impl Ext4 {
         }
     }
 
+    /// Is nothing tracked until the ineligible transaction has committed? Not even what a newer one
+    /// changes, of which the next fast commit then knows nothing (N36).
+    fn fast_waits(&self, h: &Handle) -> bool {
+        let fast = &self.fast;
+        let newer = wp_jbd2::disk::tid_after(h.tid(), fast.ineligible_tid.get());
+        fast.ineligible.get() && !(newer && self.opts.fast.fixes.ineligible)
+    }
+
     /// An inode changes (`ext4_fc_track_inode`). Directories are not tracked: their names are.
     pub(in crate::fs) fn fast_track_inode(&self, h: &Handle, inode: &Inode) {
         if !self.fast.on.get() || inode.is_dir() {
             return;
         }
-        if self.journals_data(inode) {
+        if !inode.disk.borrow().is_file() || self.journals_data(inode) {
             return self.fast_ineligible(h, Ineligible::JournalData);
         }
-        if self.fast.ineligible.get() {
+        if self.opts.fast.fixes.attributes && inode.disk.borrow().file_acl() != 0 {
+            // A replay counts the blocks of the map alone.
+            return self.fast_ineligible(h, Ineligible::Xattr);
+        }
+        if self.fast_waits(h) {
             return;
         }
         self.fast_track(h, inode, |t, again| {
@@ -239,7 +312,7 @@ impl Ext4 {
         inode: &Inode,
         (first, last): (u64, u64),
     ) {
-        if !self.fast.on.get() || inode.is_dir() || self.fast.ineligible.get() {
+        if !self.fast.on.get() || inode.is_dir() || self.fast_waits(h) {
             return;
         }
         // `EXT_MAX_BLOCKS - 1` is the last block of a file.
@@ -264,12 +337,19 @@ impl Ext4 {
         inode: &Inode,
         name: &[u8],
     ) {
-        if !self.fast.on.get() || self.fast.ineligible.get() {
+        if !self.fast.on.get() || self.fast_waits(h) {
             return;
         }
         self.fast_track(h, inode, |t, _| t.created |= op == tag::CREAT);
         let change = NameChange { op, parent: dir.ino, ino: inode.ino, name: name.to_vec() };
         self.fast_queue().borrow_mut().names.push(change);
+    }
+
+    /// A directory comes or goes. A replay counts neither its links nor its block (N38).
+    pub(in crate::fs) fn fast_directory(&self, h: &Handle, inode: &Inode) {
+        if self.opts.fast.fixes.directories && inode.is_dir() {
+            self.fast_ineligible(h, Ineligible::Directory);
+        }
     }
 
     /// An inode is freed: nothing of it is logged any more but that its name went

@@ -28,6 +28,9 @@ pub(super) struct Records<'a> {
     others: Flags,
     crc: u32,
     open: Option<Block>,
+    /// The first block is written last ([`Records::hold_first`]), and is this.
+    holds: bool,
+    held: Option<Block>,
     /// What was submitted.
     pub writes: FastWrites,
 }
@@ -49,7 +52,22 @@ impl<'a> Records<'a> {
             others,
             crc: 0,
             open: None,
+            holds: false,
+            held: None,
             writes: journal.fast_writes(),
+        }
+    }
+
+    /// The first block, unless it is the tail's too, is left for [`Records::submit_first`].
+    pub fn hold_first(&mut self) {
+        self.holds = true;
+    }
+
+    /// Submits the first block, if it was left out, with `extra` flags.
+    pub fn submit_first(&mut self, extra: Flags) -> FsResult<()> {
+        match self.held.take() {
+            Some(block) => self.submit(block, self.flags | extra),
+            None => Ok(()),
         }
     }
 
@@ -87,7 +105,11 @@ impl<'a> Records<'a> {
             let rest = &mut block.page.make_mut()[block.used..self.block_bytes];
             put_head(rest, tag::PAD, rest.len() - HEAD);
             self.crc = crc32c(self.crc, &block.page.bytes()[..self.block_bytes]);
-            self.submit(block, self.flags | self.others)?;
+            if std::mem::take(&mut self.holds) {
+                self.held = Some(block);
+            } else {
+                self.submit(block, self.flags | self.others)?;
+            }
         }
         if self.open.is_none() {
             self.rt.cpu(CpuOp::JournalBlock, 1).await;
