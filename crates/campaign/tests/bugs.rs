@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 76] = [
+const FEW: [(&str, Range<u64>); 90] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -89,6 +89,20 @@ const FEW: [(&str, Range<u64>); 76] = [
     ("V24", 0..1),
     ("V25", 0..1),
     ("V26", 0..1),
+    ("V27", 0..1),
+    ("V28", 0..1),
+    ("A36", 0..1),
+    ("H1", 0..1),
+    ("N32", 0..1),
+    ("N33", 0..1),
+    ("N34", 0..1),
+    ("N35", 0..1),
+    ("N36", 0..1),
+    ("N37", 0..1),
+    ("N38", 0..1),
+    ("N39", 0..40),
+    ("N40", 0..1),
+    ("N41", 0..1),
 ];
 
 #[test]

@@ -29,6 +29,15 @@ const MENDS: &[Mend] = &[
     mend("ext4", "A6", "nobarrier=0"),
     mend("ext4", "N7", "discard_committed"),
     mend("ext4", "N32", "size_before_sync"),
+    mend("ext4", "H1", "fast_fix=blocks"),
+    mend("ext4", "N33", "fast_fix=head"),
+    mend("ext4", "N34", "fast_fix=unnamed"),
+    mend("ext4", "N35", "fast_fix=unlinked"),
+    mend("ext4", "N36", "fast_fix=ineligible"),
+    mend("ext4", "N37", "fast_fix=untracked"),
+    mend("ext4", "N38", "fast_fix=directories"),
+    mend("ext4", "N39", "fast_fix=company"),
+    mend("ext4", "N40", "fast_fix=attributes"),
     mend("ext4", "N9", "extent_max_zeroout_kb=0"),
     mend("f2fs", "R1", "wait_first_node"),
     mend("f2fs", "R2", "wait_last_node"),
@@ -68,7 +77,10 @@ pub struct Cause {
 /// Bugs that the file system of a campaign may have, with what fixes each.
 fn candidates(c: &Campaign) -> Vec<(&'static Bug, String)> {
     let fs = c.bench.fs;
-    let own = MENDS.iter().filter(|m| m.fs == fs.name);
+    // Without fast commits the options that mend them are refused.
+    let fast = c.bench.fs_options.get("fast_commit", fs.options).is_some();
+    let fits = |m: &&Mend| m.fs == fs.name && (fast || !m.options.starts_with("fast_fix"));
+    let own = MENDS.iter().filter(fits);
     let own = own.filter_map(|m| Some((find(m.id)?, m.options.to_owned())));
     let era = c.bench.fs_options.get("era", fs.options).unwrap_or_default();
     let holds = |era: &str, rule: &str| {
@@ -86,13 +98,14 @@ fn candidates(c: &Campaign) -> Vec<(&'static Bug, String)> {
     own.chain(of_version).collect()
 }
 
-/// Options with more of them; those of `fix` are joined. `None`: the file system refuses them.
+/// Options with more of them; those of `fix` and `fast_fix` are joined. `None`: the file system refuses them.
 fn with(c: &Campaign, more: &[&str]) -> Option<Options> {
     let specs = c.bench.fs.options;
     let mut options = c.bench.fs_options.clone();
     for part in more.iter().flat_map(|m| m.split(',')) {
         let (key, value) = part.split_once('=').unwrap_or((part, "true"));
-        let before = options.get("fix", specs).filter(|b| key == "fix" && !b.is_empty());
+        let joins = matches!(key, "fix" | "fast_fix");
+        let before = options.get(key, specs).filter(|b| joins && !b.is_empty());
         let value = before.map_or(value.to_owned(), |before| format!("{before}+{value}"));
         options.set(key, &value, specs).ok()?;
     }

@@ -2,6 +2,7 @@
 //! where it was fixed.
 
 mod cause;
+mod fast_commit;
 mod table;
 mod techniques;
 mod versions;
@@ -117,7 +118,8 @@ pub fn versions_of(bug: &Bug) -> Option<[(&'static str, &'static str); 2]> {
 
 /// All that this build can show.
 pub fn all() -> impl Iterator<Item = &'static Bug> {
-    table::BUGS.iter().chain(versions::BUGS).chain(techniques::BUGS)
+    let own = table::BUGS.iter().chain(versions::BUGS);
+    own.chain(fast_commit::BUGS).chain(techniques::BUGS)
 }
 
 /// The bug of a number.

@@ -12,6 +12,7 @@ macro_rules! ext4 {
         Side { fs: concat!("ext4,era=", $options), elevator: "", ..PLAIN }
     };
 }
+pub(super) use ext4;
 
 /// NILFS2 with small blocks, which syncs what a later call than its own changed.
 macro_rules! nilfs2 {
@@ -60,7 +61,7 @@ const LOST_BY_RECOVERY: Bug = Bug { profile: Profile::of(&wp_f2fs::ENTRY.promise
 const LOST_IN_A_LOG: Bug = Bug { profile: Profile::of(&wp_btrfs::ENTRY.promises), ..LOST };
 
 /// What was synced is lost.
-const LOST: Bug = Bug { rule: Rule::LostSync, profile: Profile::EXT4, ..BUG };
+pub(super) const LOST: Bug = Bug { rule: Rule::LostSync, profile: Profile::EXT4, ..BUG };
 
 /// All of them.
 pub static BUGS: &[Bug] = &[

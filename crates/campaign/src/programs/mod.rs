@@ -6,6 +6,7 @@ pub mod durable;
 pub mod emptied;
 pub mod errors;
 pub mod far;
+pub mod fast;
 pub mod fill;
 pub mod logged;
 pub mod moved;
@@ -33,6 +34,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("create", publish::created),
     ("save", save::in_place),
     ("fill", fill::round_the_log),
+    ("fast-names", fast::names),
     ("far", far::behind_the_inode),
     ("moved", moved::directories),
     ("ordered", ordered::logs),

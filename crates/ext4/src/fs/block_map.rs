@@ -68,6 +68,7 @@ impl Ext4 {
         promised: bool,
         fill: Fill,
     ) -> FsResult<Run> {
+        soon!(self.fast_settled(inode));
         let run = if inode.has(flag::EXTENTS) {
             self.extent_allocate(h, inode, logical, want, promised, fill).await?
         } else if fill == Fill::Written {
@@ -92,6 +93,7 @@ impl Ext4 {
         from: u64,
         metadata: bool,
     ) -> FsResult<bool> {
+        soon!(self.fast_settled(inode));
         if inode.has(flag::EXTENTS) {
             self.extent_cut(h, inode, from, metadata).await
         } else if self.has_map(inode) {

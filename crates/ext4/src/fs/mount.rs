@@ -283,7 +283,7 @@ impl Ext4 {
             conversions: Conversions::new(rt),
             discards: Discards::new(rt),
             table_trims: TableTrims::new(rt),
-            fast: FastCommits::new(),
+            fast: FastCommits::new(rt),
             kbytes_at_mount: Cell::new(0),
             sectors_at_mount: Cell::new(0),
             mount_point_sampled: Cell::new(false),

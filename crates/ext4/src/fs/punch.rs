@@ -392,6 +392,7 @@ impl Ext4 {
         at: u64,
         to: u64,
     ) -> FsResult<u64> {
+        self.fast_settled(inode).await;
         let run = match self.lookup(inode, at).await? {
             Ok(run) => run,
             Err(hole) => return Ok(at.saturating_add(hole)),

@@ -97,6 +97,7 @@ impl Ext4 {
         to: u64,
         unwritten: bool,
     ) -> FsResult<()> {
+        self.fast_settled(inode).await;
         let mut at = from;
         while at < to {
             let run = match self.lookup(inode, at).await? {

@@ -48,7 +48,7 @@ impl Ext4 {
                 }
             }
         }
-        if site::FAST_LOCK.on() {
+        if self.opts.era.fast_locks_updates && site::FAST_LOCK.on() {
             journal.lock_updates().await;
         }
         match self.write_fast().await {
@@ -80,12 +80,22 @@ impl Ext4 {
         if fast.ineligible.get() {
             return Ok(None);
         }
-        let inodes: Vec<Rc<Inode>> = {
-            let all = self.inodes.borrow();
-            let main = fast.main.borrow();
-            main.inodes.iter().filter_map(|i| all.get(u64::from(*i)).cloned()).collect()
-        };
+        let mut inodes = self.fast_inodes();
         let had_data = self.write_ordered_of(&inodes).await?;
+        if !self.opts.era.fast_locks_updates {
+            // Handles go on; who would change one of these inodes waits.
+            if site::FAST_LOCK.on() {
+                journal.lock_updates().await;
+            }
+            inodes = self.fast_inodes();
+            for inode in &inodes {
+                inode.fast.set(Tracked { committing: true, ..inode.fast.get() });
+            }
+            journal.unlock_updates();
+            if fast.ineligible.get() {
+                return Ok(None);
+            }
+        }
         let barrier = self.opts.barrier;
         let flags = match self.opts.era.fast_writes_as_log {
             true => journal.options().era.log_flags(),
@@ -140,6 +150,12 @@ impl Ext4 {
             records.writes.wait(blocks).await?;
         }
         Ok(Some(blocks))
+    }
+
+    /// The inodes that the commit is of.
+    fn fast_inodes(&self) -> Vec<Rc<Inode>> {
+        let (all, main) = (self.inodes.borrow(), self.fast.main.borrow());
+        main.inodes.iter().filter_map(|i| all.get(u64::from(*i)).cloned()).collect()
     }
 
     /// Sends the ordered data of files that the commit names, and waits for it. Was there any?

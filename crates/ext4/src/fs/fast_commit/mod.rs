@@ -21,6 +21,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_jbd2::Handle;
+use wp_rt::{MaybeReady, Rt, WaitQueue};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -125,9 +126,16 @@ pub(in crate::fs) struct Tracked {
     queued: bool,
     /// A queue has its [`tag::CREAT`].
     created: bool,
+    /// A fast commit reads it (`EXT4_STATE_FC_COMMITTING`, from 6.16 on): changes wait.
+    committing: bool,
 }
 
 impl Tracked {
+    /// Does a fast commit read it?
+    pub fn is_committing(&self) -> bool {
+        self.committing
+    }
+
     /// Must it stay in memory?
     pub fn is_queued(&self) -> bool {
         self.queued || self.created
@@ -164,10 +172,12 @@ pub(in crate::fs) struct FastCommits {
     is_first: Cell<bool>,
     /// Fast commits so far (`s_fc_subtid`).
     done: Cell<u32>,
+    /// Those who wait to change an inode that is being committed.
+    changes: WaitQueue,
 }
 
 impl FastCommits {
-    pub fn new() -> FastCommits {
+    pub fn new(rt: &Rt) -> FastCommits {
         FastCommits {
             on: Cell::new(false),
             main: RefCell::default(),
@@ -176,6 +186,7 @@ impl FastCommits {
             ineligible_tid: Cell::new(0),
             is_first: Cell::new(true),
             done: Cell::new(0),
+            changes: WaitQueue::new(rt, "fast commit of an inode"),
         }
     }
 
@@ -282,6 +293,16 @@ impl Ext4 {
         fast.ineligible.get() && !(newer && self.opts.fast.fixes.ineligible)
     }
 
+    /// Waits until no fast commit reads the inode: it is about to change.
+    pub(in crate::fs) fn fast_settled<'a>(&'a self, inode: &'a Inode) -> MaybeReady<'a, ()> {
+        if !inode.fast.get().committing {
+            return MaybeReady::now(());
+        }
+        MaybeReady::later(async {
+            self.fast.changes.wait_until(|| !inode.fast.get().committing).await;
+        })
+    }
+
     /// An inode changes (`ext4_fc_track_inode`). Directories are not tracked: their names are.
     pub(in crate::fs) fn fast_track_inode(&self, h: &Handle, inode: &Inode) {
         if !self.fast.on.get() || inode.is_dir() {
@@ -374,7 +395,7 @@ impl Ext4 {
         let inode_of = |ino: u32| self.inodes.borrow().get(u64::from(ino)).cloned();
         for ino in main.inodes {
             let Some(inode) = inode_of(ino) else { continue };
-            let mut tracked = Tracked { queued: false, ..inode.fast.get() };
+            let mut tracked = Tracked { queued: false, committing: false, ..inode.fast.get() };
             let is_over = wp_jbd2::disk::tid_at_least(tid, inode.sync_tid.get());
             if is_over || !era.fast_stages_beside_full {
                 (tracked.start, tracked.len) = (0, 0);
@@ -389,6 +410,7 @@ impl Ext4 {
                 inode.fast.set(Tracked { created: false, ..inode.fast.get() });
             }
         }
+        fast.changes.wake_all();
         *fast.main.borrow_mut() = std::mem::take(&mut *fast.staging.borrow_mut());
         let is_past = wp_jbd2::disk::tid_at_least(tid, fast.ineligible_tid.get());
         if is_past || !era.fast_remembers_ineligible {
