@@ -77,11 +77,23 @@ echo 0 > $TR/tracing_on
 grep -v '^#' $TR/trace > /share/trace
 /run/stop /mnt/a || exit 8
 umount /mnt/a
-mount -t ext4 /dev/z0 /mnt/a || exit 9
+LOSE
+mount -t ext4 /dev/z0 /mnt/a || { echo refused > /share/names; exit 0; }
 ls /mnt/a > /share/names
-[ ! -e /mnt/a/a ] || stat -c %s /mnt/a/a > /share/size
+for f in a b; do [ ! -f /mnt/a/$f ] || stat -c %s /mnt/a/$f > /share/size-$f; done
+for f in a b; do [ ! -f /mnt/a/$f ] || head -c 4 /mnt/a/$f | od -An -tx1 > /share/data-$f; done
 umount /mnt/a
 e2fsck -fn /dev/z0 > /share/check; echo $? > /share/checked
+"#;
+/// The tail of the last fast commit is lost with the drive's cache; or the blocks before it.
+const LOSE_TAIL: &str = r#"
+AT=$(grep block_rq_issue /share/trace | grep ' WFSM ' | tail -1 | sed 's/.*() \([0-9]*\) + .*/\1/')
+dd if=/dev/zero of=/dev/z0 bs=4096 seek=$((AT / 8)) count=1 conv=notrunc oflag=direct 2> /dev/null || exit 8
+"#;
+const LOSE_OTHERS: &str = r#"
+AT=$(grep block_rq_issue /share/trace | grep ' WFSM ' | tail -1 | sed 's/.*() \([0-9]*\) + .*/\1/')
+dd if=/dev/zero of=/dev/z0 bs=4096 seek=$((AT / 8 - 1)) count=1 conv=notrunc oflag=direct ||
+    exit 8
 "#;
 
 /// The error of `listxattr`, as a number; 0: none.
@@ -444,14 +456,98 @@ fn linux_too_loses_the_length_of_a_direct_dsync_write_before_a_delayed_one() {
             "open 0 a rw,creat,direct,dsync\nopen 1 a rw\npwrite 1 11776 0 1\nfdatasync 0\n\
             {delayed}\npwrite 0 8192 4096 3\n{after}\n"
         );
-        let scratch = guest("N32", &RUN_EXT4.replace("MKFS", ""), &text)?;
-        let size = std::fs::read_to_string(scratch.path().join("size")).expect("the file is there");
+        let run = RUN_EXT4.replace("MKFS", "").replace("LOSE", "");
+        let scratch = guest("N32", &run, &text)?;
+        let size = std::fs::read_to_string(scratch.path().join("size-a")).expect("it is there");
         Some(size.trim().parse::<u64>().expect("a number"))
     };
     let Some(kept) = of("pwrite 1 4096 12288 2", "") else { return };
     assert_eq!(kept, 11776, "the last 512 bytes of the synced write are behind the end");
     assert_eq!(of("", ""), Some(12288), "without the delayed write the length is synced");
     assert_eq!(of("pwrite 1 4096 12288 2", "fdatasync 0"), Some(16384));
+}
+
+/// What is found after a stop of a file system with fast commits.
+#[derive(Debug)]
+struct AfterFast {
+    /// Names, or `refused` where the mount fails.
+    names: String,
+    /// First bytes of `a` and `b`, as `od` prints them.
+    data: [String; 2],
+    /// e2fsck finds damage.
+    is_damaged: bool,
+    /// Requests, as [`Seen`] has them.
+    requests: Vec<(bool, String, u64)>,
+}
+
+fn with_fast_commits(bug: &str, lose: &str, program: &str) -> Option<AfterFast> {
+    let run = RUN_EXT4.replace("MKFS", "-O fast_commit").replace("LOSE", lose);
+    let scratch = guest(bug, &run, program)?;
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    Some(AfterFast {
+        names: read("names").replace('\n', " "),
+        data: [read("data-a"), read("data-b")],
+        is_damaged: read("checked") == "4",
+        requests: read("trace").lines().filter_map(request).collect(),
+    })
+}
+
+/// Ten new files with long names and one synced: two blocks of a fast commit.
+fn many_names() -> String {
+    let mut text = "open 0 a rw,creat\nfsync 0\n".to_owned();
+    for n in 0..10 {
+        let name = "n".repeat(240);
+        text += &format!("open 1 {name}{n} rw,creat\nclose 1\n");
+    }
+    text + "pwrite 0 4096 0 1\nfsync 0\n"
+}
+
+/// H1, N33: the FLUSH of the tail is issued while the block before it is on its way.
+#[test]
+fn linux_too_does_not_wait_for_the_blocks_before_the_tail_of_a_fast_commit() {
+    let Some(whole) = with_fast_commits("H1", "", &many_names()) else { return };
+    assert!(whole.names.split(' ').count() > 10, "all names: {}", whole.names);
+    let flush = whole.requests.iter().rposition(|(issued, rwbs, _)| *issued && rwbs == "FF");
+    let flush = flush.expect("the tail's flush");
+    let tail = whole.requests.iter().rfind(|(_, rwbs, _)| rwbs == "WFSM").expect("the tail").2;
+    let before = |issued: bool| (issued, "WSM".to_owned(), tail - 8);
+    let done = whole.requests.iter().position(|r| *r == before(false)).expect("it is written");
+    assert!(done > flush, "it is complete when the flush is issued: {:#?}", whole.requests);
+    let torn = with_fast_commits("H1", LOSE_OTHERS, &many_names()).expect("as before");
+    assert!(!torn.names.contains('n') || torn.names == "refused", "{}", torn.names);
+    let cut = with_fast_commits("N33", LOSE_TAIL, &many_names()).expect("as before");
+    assert_eq!(cut.names, "refused", "no mount after a power failure in a first fast commit");
+}
+
+/// N34 to N38 and N40: the file system stops behind the last sync of each program.
+#[test]
+fn linux_too_loses_what_fast_commits_forget() {
+    let of = |id: &str| {
+        let bug = wp_campaign::bugs::find(id).expect("it is in the list");
+        wp_campaign::bugs::text(bug).expect("a program of its own")
+    };
+    let Some(unnamed) = with_fast_commits("N34", "", of("N34")) else { return };
+    assert!(!unnamed.names.contains('b') && unnamed.is_damaged, "{unnamed:?}");
+    let unlinked = with_fast_commits("N35", "", of("N35")).expect("as before");
+    assert_eq!(unlinked.names, "refused");
+    let untracked = with_fast_commits("N37", "", of("N37")).expect("as before");
+    assert_eq!(untracked.data[0], "00 00 00 00", "both writes are lost");
+    for id in ["N38", "N40"] {
+        assert!(with_fast_commits(id, "", of(id)).expect("as before").is_damaged, "{id}");
+    }
+    // N36: which write comes while the transaction commits depends on the phase of its timer.
+    let lost = (0..8).any(|n| {
+        let text = format!(
+            "open 0 a rw,creat\nfsync 0\nopen 1 b rw,creat\nfsync 1\nnap 7500000\n\
+             open 2 c rw,creat\nnap {}\nsetxattr a user.a 23 11\npwrite 1 4096 0 1\nfdatasync 1\n",
+            4_800_000 + n * 100_000
+        );
+        with_fast_commits("N36", "", &text).expect("as before").data[1] == "00 00 00 00"
+    });
+    assert!(lost, "what was written while the transaction with the attribute committed");
 }
 
 /// The write is there, forced, and no node leads to it.

@@ -107,6 +107,14 @@ const BUG: Bug = Bug {
     second_cuts: 0,
     rule_name: None,
 };
+/// The program that shows a bug, if it is one of its own.
+pub fn text(bug: &Bug) -> Option<&'static str> {
+    match bug.programs {
+        Programs::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
 /// File system and era of its affected and of its fixed side, if both name one.
 pub fn versions_of(bug: &Bug) -> Option<[(&'static str, &'static str); 2]> {
     let of = |side: &Side| {

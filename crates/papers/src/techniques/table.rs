@@ -416,6 +416,19 @@ pub static TECHNIQUES: &[Technique] = &[
     ),
     named("MQFS", "the same with NVMe queue entries in persistent memory of the drive", OPRW),
     named("OptFS", "order by checksums and asynchronous durability notices", OPRW),
+    Technique {
+        name: "fast-commit",
+        about: "ext4 fast commits: fsync logs what changed since the last commit as records, one \
+            block and one FLUSH in the good case (H1, N33 to N40)",
+        on: "era=6.12,fast_commit",
+        since: Some((5, 10)),
+        conflicts: &[
+            refused("optr", "fast commits are a commit of their own"),
+            refused("dual-mode", "fast commits are a commit of their own"),
+        ],
+        unsafe_without: &[("power-loss protection", "H1")],
+        ..PLAIN
+    },
     named("iJournaling", "fsync logs one file, not the whole compound transaction", OPRW),
     named("MAX", "F2FS for many cores: per-core logs and locks", OPRW),
 ];

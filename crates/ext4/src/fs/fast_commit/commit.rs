@@ -118,10 +118,9 @@ impl Ext4 {
         for change in &names {
             self.put_name(&mut records, change).await?;
         }
-        for inode in &inodes {
-            if self.opts.fast.fixes.unlinked && inode.nlink() == 0 {
-                continue;
-            }
+        // What has no name comes to an end with a power failure: nothing of it need be there.
+        let is_logged = |i: &&Rc<Inode>| i.nlink() > 0 || !self.opts.fast.fixes.unlinked;
+        for inode in inodes.iter().filter(is_logged) {
             self.put_ranges(&mut records, inode).await?;
             self.put_raw(&mut records, inode).await?;
         }
@@ -180,9 +179,6 @@ impl Ext4 {
     ) -> FsResult<()> {
         if change.op == tag::CREAT {
             let inode = soon!(self.inode(change.ino))?;
-            if self.opts.fast.fixes.unlinked && inode.nlink() == 0 {
-                return Ok(());
-            }
             self.put_raw(records, &inode).await?;
             self.put_ranges(records, &inode).await?;
         }

@@ -48,7 +48,8 @@ pub struct Fixes {
     pub head: bool,
     /// N34: the first name of a file made by `O_TMPFILE` is logged as that of a new file.
     pub unnamed: bool,
-    /// N35: a file without names is not logged.
+    /// N35: whoever takes the last name of a file makes the next commit a full one, and a file
+    /// without names is not logged.
     pub unlinked: bool,
     /// N36: what changes in a transaction behind the ineligible one is tracked.
     pub ineligible: bool,
@@ -110,6 +111,8 @@ pub(in crate::fs) enum Ineligible {
     FallocateRange,
     /// A directory was made or removed. No kernel minds: mends N38.
     Directory,
+    /// A file lost its last name. No kernel minds: mends N35.
+    Unlinked,
     /// A file changed whose data go through the journal, as does what is neither a regular file
     /// nor a directory (`ext4_inode_journal_mode`).
     JournalData,
@@ -358,7 +361,14 @@ impl Ext4 {
         inode: &Inode,
         name: &[u8],
     ) {
-        if !self.fast.on.get() || self.fast_waits(h) {
+        if !self.fast.on.get() {
+            return;
+        }
+        if self.opts.fast.fixes.unlinked && inode.nlink() == 0 {
+            // A replay refuses its inode, and may find it on the list of orphans.
+            self.fast_ineligible(h, Ineligible::Unlinked);
+        }
+        if self.fast_waits(h) {
             return;
         }
         self.fast_track(h, inode, |t, _| t.created |= op == tag::CREAT);

@@ -8,6 +8,8 @@
 //!             3. what comes out depends on technique, length and seed only.
 
 mod beside;
+mod fast_commit;
+mod files;
 mod force_copy;
 mod optr;
 mod qasio;
@@ -61,6 +63,7 @@ pub static JUDGES: &[Judge] = &[
     Judge { technique: "optr", measure: optr::measure },
     Judge { technique: "queue-depth", measure: queue_depth::measure },
     Judge { technique: "qasio", measure: qasio::measure },
+    Judge { technique: "fast-commit", measure: fast_commit::measure },
 ];
 
 /// The claims of all techniques, those too that are not built.
