@@ -433,15 +433,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             async_commit: switch(o, "journal_async_commit"),
             dual: dual_mode(o)?,
             literature: Literature { force_copy: switch(o, "force_copy"), optr: switch(o, "optr") },
-            fast: FastOptions {
-                fixes: FastFixes::parse(o.get("fast_fix", OPTIONS).unwrap_or_default()).ok_or(
-                    FsError::Invalid(
-                        "fast_fix: blocks, head, unnamed, unlinked, ineligible, untracked, \
-                         directories, company, attributes, or all",
-                    ),
-                )?,
-                selective_flush: switch(o, "fast_selective_flush"),
-            },
+            fast: fast_options(o)?,
             ordering_only: switch(o, "ordering_only"),
             relatime: switch(o, "relatime"),
             count_access: switch(o, "count_access"),
@@ -467,6 +459,16 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)
     })
+}
+
+/// What fast commits do beside what kernels do. Errors: `Invalid` for a fix that there is not.
+fn fast_options(o: &Options) -> FsResult<FastOptions> {
+    let fixes = FastFixes::parse(o.get("fast_fix", OPTIONS).unwrap_or_default());
+    let fixes = fixes.ok_or(FsError::Invalid(
+        "fast_fix: blocks, head, unnamed, unlinked, ineligible, untracked, directories, company, \
+         attributes, or all",
+    ))?;
+    Ok(FastOptions { fixes, selective_flush: switch(o, "fast_selective_flush") })
 }
 
 /// BarrierFS' journaling and what CJFS adds. Errors: `Invalid` for additions without it.

@@ -128,7 +128,7 @@ wp_base::sites! {
         LAZY_FLUSH, Flush, "ext4/lazy-init/flush":
             "the zeroes of an inode table are durable before its group descriptor says so";
     }
-    "crates/ext4/src/fs/mount.rs" {
+    "crates/ext4/src/fs/mount_replay.rs" {
         RECOVER_HOME_FIRST, Order, "ext4/recovery/home-first":
             "replayed blocks are durable in place before the log is marked as empty";
         RECOVER_FLUSH, Flush, "ext4/recovery/flush":

@@ -17,9 +17,10 @@ use wp_base::{FsError, FsResult};
 use wp_medium::Slice;
 
 use crate::counters::FastStats;
-use crate::disk::{INCOMPAT_FAST_COMMIT, SuperBlock, tid_at_least};
+use crate::disk::{INCOMPAT_FAST_COMMIT, SUPER_V2, SuperBlock, tid_at_least};
 use crate::journal::Journal;
 use crate::log_io::{LogBlock, LogWrites};
+use crate::superblock::SuperState;
 
 /// Told when a commit is over: was it a full one, and of which transaction (0 for a fast commit
 /// that did what it should). Source: `j_fc_cleanup_callback`.
@@ -256,4 +257,23 @@ impl Journal {
 /// A log with a fast-commit area: the feature is on while it is in use.
 pub(crate) fn turn_on(sb: &mut SuperBlock) {
     sb.feature_incompat = (sb.feature_incompat.get() | INCOMPAT_FAST_COMMIT).into();
+}
+
+/// Turns the feature on or off, as this mount has it: what the last one wanted does not matter.
+/// Errors: `Unsupported` in a journal of format version 1.
+pub(crate) fn wanted(sb: &SuperState, fast_commit: bool) -> FsResult<()> {
+    let is_old = sb.get().header.blocktype.get() != SUPER_V2;
+    match (fast_commit, is_old) {
+        (true, true) => {
+            let what = "fast commits in a journal of format version 1".to_owned();
+            return Err(FsError::Unsupported(what));
+        }
+        (true, false) => sb.set(turn_on),
+        (false, true) => {}
+        (false, false) => sb.set(|sb| {
+            let on = sb.feature_incompat.get() & !INCOMPAT_FAST_COMMIT;
+            sb.feature_incompat = on.into();
+        }),
+    }
+    Ok(())
 }

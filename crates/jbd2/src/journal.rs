@@ -102,24 +102,9 @@ impl Journal {
         if sb.start.get() != 0 && opts.recovered.is_none() {
             return Err(FsError::Invalid("the journal needs recovery"));
         }
-        if opts.fast_commit {
-            if sb.header.blocktype.get() != disk::SUPER_V2 {
-                let what = "fast commits in a journal of format version 1".to_owned();
-                return Err(FsError::Unsupported(what));
-            }
-            sb_state.set(fast::turn_on);
-        }
+        fast::wanted(&sb_state, opts.fast_commit)?;
         let sb = sb_state.get();
         let st = fresh_state(&sb, &opts)?;
-        if !opts.fast_commit {
-            // As the kernel: what the last mount wanted does not matter.
-            sb_state.set(|sb| {
-                let on = sb.feature_incompat.get() & !disk::INCOMPAT_FAST_COMMIT;
-                if sb.header.blocktype.get() == disk::SUPER_V2 {
-                    sb.feature_incompat = U32::new(on);
-                }
-            });
-        }
         let journal = Rc::new_cyclic(|me| Journal {
             rt: rt.clone(),
             bdev: bdev.clone(),

@@ -59,7 +59,8 @@ umount /mnt/a
 "#;
 
 /// The program runs on a fresh ext4, traced; then the file system stops where it is and is mounted
-/// again. Written: `trace`; `names`, what is there; and `size`, the length of a file `a`, afterwards.
+/// again. Written: `trace`; `names`, what is there; and `size`, the length of a file `a`,
+/// afterwards.
 const RUN_EXT4: &str = r#"
 cp /share/prog /share/stop /run; chmod +x /run/prog /run/stop
 D=/sys/kernel/config/nullb/z0; TR=/sys/kernel/tracing
@@ -87,11 +88,14 @@ e2fsck -fn /dev/z0 > /share/check; echo $? > /share/checked
 "#;
 /// The tail of the last fast commit is lost with the drive's cache; or the blocks before it.
 const LOSE_TAIL: &str = r#"
-AT=$(grep block_rq_issue /share/trace | grep ' WFSM ' | tail -1 | sed 's/.*() \([0-9]*\) + .*/\1/')
-dd if=/dev/zero of=/dev/z0 bs=4096 seek=$((AT / 8)) count=1 conv=notrunc oflag=direct 2> /dev/null || exit 8
+AT=$(grep block_rq_issue /share/trace | grep ' WFSM ' | tail -1 |
+    sed 's/.*() \([0-9]*\) + .*/\1/')
+dd if=/dev/zero of=/dev/z0 bs=4096 seek=$((AT / 8)) count=1 conv=notrunc oflag=direct ||
+    exit 8
 "#;
 const LOSE_OTHERS: &str = r#"
-AT=$(grep block_rq_issue /share/trace | grep ' WFSM ' | tail -1 | sed 's/.*() \([0-9]*\) + .*/\1/')
+AT=$(grep block_rq_issue /share/trace | grep ' WFSM ' | tail -1 |
+    sed 's/.*() \([0-9]*\) + .*/\1/')
 dd if=/dev/zero of=/dev/z0 bs=4096 seek=$((AT / 8 - 1)) count=1 conv=notrunc oflag=direct ||
     exit 8
 "#;
@@ -447,8 +451,8 @@ fn linux_too_loses_the_length_of_a_direct_dsync_write() {
     assert_eq!(of("fallocate 0 keep 0 4096", "", "fsync 1"), Some(Some(4096)));
 }
 
-/// N32: the data are forced, and the length on disk, which a delayed write has left behind, is in no
-/// commit.
+/// N32: the data are forced, and the length on disk, which a delayed write has left behind, is in
+/// no commit.
 #[test]
 fn linux_too_loses_the_length_of_a_direct_dsync_write_before_a_delayed_one() {
     let of = |delayed: &str, after: &str| {

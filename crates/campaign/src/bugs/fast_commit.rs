@@ -1,6 +1,7 @@
 //! Holes of ext4's fast commits. H1 was reasoned from the source, the others were found here by
 //! `crash wild` and then seen in Linux 6.12 (`wp-parity`'s `found` tests); A36 is a report about
-//! 5.10. N41 is FastCommit of ATC'24 taken at its word.
+//! 5.10. N41 is FastCommit of ATC'24 taken at its word. N32, of a direct write, is there without
+//! them: `crash direct` found it.
 
 use wp_crash::Rule;
 
@@ -20,6 +21,17 @@ const FAST: Bug = Bug { affected: fast!(""), rule: Rule::LostSync, ..BUG };
 
 /// All of them.
 pub static BUGS: &[Bug] = &[
+    Bug {
+        id: "N32",
+        what: "a direct O_DSYNC write beyond the length on disk uses FUA for its data only: the length is lost",
+        affected: ext4!("6.18"),
+        fixed: ext4!("6.18,size_before_sync"),
+        programs: Programs::Text(
+            "open 0 a rw,creat,direct,dsync\nopen 1 a rw\npwrite 1 11776 0 1\nfdatasync 0\n\
+            pwrite 1 4096 12288 2\npwrite 0 8192 4096 3\n",
+        ),
+        ..LOST
+    },
     Bug {
         id: "H1",
         what: "ext4, fast commits: the last block does not wait for those before it, which stay in the volatile cache",

@@ -685,18 +685,6 @@ pub static BUGS: &[Bug] = &[
         ..BUG
     },
     Bug {
-        id: "N32",
-        what: "a direct O_DSYNC write beyond the length on disk uses FUA for its data only: the length is lost",
-        affected: TODAY,
-        fixed: Side { fs: "ext4,era=6.18,size_before_sync", ..TODAY },
-        rule: Rule::LostSync,
-        programs: Programs::Text(
-            "open 0 a rw,creat,direct,dsync\nopen 1 a rw\npwrite 1 11776 0 1\nfdatasync 0\n\
-            pwrite 1 4096 12288 2\npwrite 0 8192 4096 3\n",
-        ),
-        ..BUG
-    },
-    Bug {
         id: "A32",
         what: "BarrierFS on a device without ordered writes: a write survives, and writes before its barrier do not",
         affected: Side { params: &[("barrier_writes", 0)], ..BARRIERS },

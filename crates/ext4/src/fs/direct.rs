@@ -299,15 +299,7 @@ impl Ext4 {
             drop(dio);
             self.drop_cache(inode, at, end).await;
         }
-        if grows && wrote.is_ok() && !fallback && self.opts.era.direct_syncs_before_size {
-            wrote = self.synced(inode, (at, len), sync, told).await.map(drop);
-            durable = true;
-        }
-        // Where writeback has moved the lengths meanwhile only the orphan is left to clean up, and
-        // that comes behind the sync.
-        let is_moved = end <= inode.disksize.get().min(inode.size.get());
-        let last = is_moved && self.opts.era.direct_cleans_up_last && wrote.is_ok() && !fallback;
-        if grows && last && !durable {
+        if grows && wrote.is_ok() && !fallback && self.syncs_before_growth(inode, end) && !durable {
             wrote = self.synced(inode, (at, len), sync, told).await.map(drop);
             durable = true;
         }
@@ -329,6 +321,14 @@ impl Ext4 {
             return self.synced(inode, (at, n), sync, told).await;
         }
         if durable { Ok(len) } else { self.synced(inode, (at, len), sync, told).await }
+    }
+
+    /// Does the sync come before the lengths move? Where writeback has moved them meanwhile, only
+    /// the orphan is left to clean up, and that comes behind the sync.
+    fn syncs_before_growth(&self, inode: &Inode, end: u64) -> bool {
+        let is_moved = end <= inode.disksize.get().min(inode.size.get());
+        let era = &self.opts.era;
+        era.direct_syncs_before_size || (is_moved && era.direct_cleans_up_last)
     }
 
     /// `generic_write_sync`.

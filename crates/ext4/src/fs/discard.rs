@@ -127,6 +127,7 @@ impl Discards {
 impl Ext4 {
     /// Has the journal tell of commits, if anybody wants to know.
     pub(super) fn watch_commits(self: &Rc<Self>) {
+        self.start_fast_commits();
         if !self.opts.discard && self.opts.table_trim != TableTrim::Safe {
             return;
         }

@@ -476,9 +476,7 @@ impl Ext4 {
 
     /// [`Ext4::write_inode`] where it need not wait; else `None`, and nothing is done.
     pub(super) fn write_inode_now(&self, h: &Handle, inode: &Inode) -> Option<FsResult<()>> {
-        if inode.fast.get().is_committing() {
-            return None;
-        }
+        inode.fast.get().may_change()?;
         let met = inode.table_block.borrow().upgrade();
         let met = met.filter(|b| b.flag(BufFlag::Uptodate));
         let buf = met.or_else(|| self.meet_table_block(inode))?;

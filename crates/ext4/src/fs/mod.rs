@@ -37,6 +37,7 @@ mod mapped;
 mod mballoc;
 mod mount;
 mod mount_check;
+mod mount_replay;
 mod namei;
 mod ops;
 mod orlov;

@@ -9,10 +9,7 @@ use wp_base::live::{Kind, Tally};
 use wp_base::{BlockSize, FsError, FsResult, Span, Time};
 use wp_block::{Bio, Partition};
 use wp_cache::{Bdev, BufFlag, Buffer, Index, WbPolicy, Writeback};
-use wp_jbd2::{
-    CommitMode, Credits, DualMode, Handle, Journal, JournalOptions, LogMap, RecoverPolicy,
-};
-use wp_medium::{MediumView, Overlay};
+use wp_jbd2::{CommitMode, Credits, DualMode, Handle, Journal, JournalOptions, LogMap};
 use wp_rt::{CpuOp, Lock, MaybeReady, Rt, soon};
 use wp_vfs::{JournalConflict, TimeSpec};
 
@@ -29,11 +26,11 @@ use super::features;
 use super::inode::Inode;
 use super::lazy_init::LazyInit;
 use super::mount_check::{Literature, ZEROOUT_KIB};
+use super::mount_replay::{replay, view_of};
 use super::orphan_file::OrphanFile;
 use super::table_trim::{TableTrim, TableTrims};
 use crate::disk::hash::{DirHash, NameHash};
 use crate::disk::{Checksums, Geometry, GroupDesc, SuperBlock, incompat, ino};
-use crate::site;
 
 /// Inodes in memory, and cached blocks of each, above which idle ones are dropped.
 const LIMITS: (usize, usize) = (1 << 16, 1 << 18);
@@ -234,8 +231,7 @@ impl Ext4 {
         let bs = geo.block_size;
         let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
         let bdev = Bdev::new(rt, part, bs, &wb);
-        let sb_block = SuperBlock::AT / u64::from(bs.bytes());
-        let sb_buf = bdev.read(sb_block).await?;
+        let sb_buf = bdev.read(SuperBlock::AT / u64::from(bs.bytes())).await?;
         let mut gdt = Vec::new();
         let (first, _) = geo.desc_place(0);
         for n in 0..u64::from(geo.gdt_blocks) {
@@ -298,9 +294,6 @@ impl Ext4 {
         fs.take_journal_error(&journal);
         fs.set_journal_features(&journal)?;
         assert!(fs.journal.set(journal).is_ok(), "it is mounted once");
-        if fs.journal().options().fast_commit {
-            fs.start_fast_commits();
-        }
         if fs.dioread_nolock {
             fs.start_conversions();
         }
@@ -669,48 +662,4 @@ async fn read_super(rt: &Rt, part: &Partition) -> FsResult<SuperBlock> {
     let sb = SuperBlock::load(&bytes).ok_or(FsError::Io)?;
     sb.verify(SuperBlock::AT)?;
     Ok(sb)
-}
-
-/// Replays the journal: recovery is a pure function of the image; what it changed is then written,
-/// flushed, and only then is the journal marked empty, in the kernel's order.
-async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> FsResult<()> {
-    let view = view_of(part);
-    let overlay = Overlay::new(&view);
-    let now = opts.epoch_secs.saturating_add((rt.now().0 / 1_000_000_000) as i64);
-    let now = u32::try_from(now).unwrap_or(u32::MAX);
-    let policy = RecoverPolicy::of(&wp_jbd2::Era::of(opts.era.version));
-    crate::image::replay_journal(&overlay, &policy, now)?;
-    // What came out of the log must be what we can mount, before a byte of it is written.
-    features::check(crate::image::Image::open(&overlay)?.super_block())?;
-    let stages = match site::RECOVER_HOME_FIRST.on() {
-        true => overlay.staged_writes(),
-        false => vec![overlay.writes()],
-    };
-    for stage in stages {
-        let plug = part.plug();
-        let mut waits = Vec::new();
-        for (at, data) in stage {
-            let p = part.clone();
-            waits.push(rt.spawn("mount", async move {
-                p.submit_wait(Bio::write(at, vec![data], Flags::SYNC)).await
-            }));
-        }
-        drop(plug);
-        for w in waits {
-            w.await.map_err(|_| FsError::Io)?;
-        }
-        if site::RECOVER_FLUSH.on() {
-            part.flush().await.map_err(|_| FsError::Io)?;
-        }
-    }
-    Ok(())
-}
-
-/// The partition as it would be read now, in no time: recovery is a pure function of the image.
-fn view_of(part: &Partition) -> MediumView {
-    MediumView {
-        medium: part.queue().with_device(|d| d.medium()),
-        start: part.start(),
-        bytes: part.sectors() * wp_base::SECTOR_BYTES,
-    }
 }

@@ -113,7 +113,6 @@ impl Ext4 {
     ) -> FsResult<Rc<Inode>> {
         self.rt.cpu(CpuOp::NameChange, 1).await;
         self.rt.cpu(CpuOp::InodeChange, 1).await;
-        let kind_bits = spec.kind.mode_bits() as u16;
         let fast_link = spec.kind == FileType::Symlink
             && spec.target.len() <= crate::disk::Inode::FAST_SYMLINK_MAX;
         // `ext4_mask_flags`
@@ -129,7 +128,7 @@ impl Ext4 {
         }
         let generation = self.groups.next_generation(&self.rt);
         let new = NewInode {
-            mode: kind_bits | (spec.mode & 0o7777) as u16,
+            mode: spec.kind.mode_bits() as u16 | (spec.mode & 0o7777) as u16,
             uid: spec.uid,
             gid: spec.gid,
             flags,
@@ -155,11 +154,7 @@ impl Ext4 {
             }
             soon!(self.write_inode(h, &inode))?;
             self.add_name(h, dir, name, inode.ino, self.type_byte(new.mode)).await?;
-            if spec.kind != FileType::Symlink {
-                // `ext4_symlink` tracks nothing.
-                self.fast_track_name(h, tag::CREAT, dir, &inode, name);
-            }
-            self.fast_directory(h, &inode);
+            self.fast_track_new(h, dir, &inode, name);
             // ext4_ext_tree_init(), ext4_add_nondir() or ext4_mkdir()
             self.count_again(h, &inode, 2);
             Ok(())
@@ -296,7 +291,6 @@ impl Ext4 {
             self.remove_name(&h, dir, &place, name).await?;
             self.drop_link(&h, &inode, want_dir).await?;
             self.fast_track_name(&h, tag::UNLINK, dir, &inode, name);
-            self.fast_directory(&h, &inode);
             if want_dir {
                 self.shrink_links(dir);
                 soon!(self.write_inode(&h, dir))?;

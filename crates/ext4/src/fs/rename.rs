@@ -15,7 +15,6 @@ use super::fast_commit::Ineligible;
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
 use super::namei::{CREDITS_NAME, LINK_MAX};
-use crate::disk::fast_commit::tag;
 use crate::disk::inode::{flag, mode};
 use crate::disk::ro_compat;
 
@@ -169,21 +168,9 @@ impl Ext4 {
             if let Some(r) = &replaced {
                 self.drop_link(&h, r, is_dir).await?;
             }
+            self.fast_track_rename(&h, &inode, (from_dir, from), (to_dir, to), (&replaced, &left));
             if is_dir {
-                self.fast_ineligible(&h, Ineligible::RenameDir);
-            } else {
-                if let Some(r) = &replaced {
-                    self.fast_track_name(&h, tag::UNLINK, to_dir, r, to);
-                }
-                self.fast_track_name(&h, tag::LINK, to_dir, &inode, to);
-                self.fast_track_name(&h, tag::UNLINK, from_dir, &inode, from);
-                if let Some(device) = &left {
-                    self.fast_track_name(&h, tag::CREAT, from_dir, device, from);
-                }
-            }
-            if is_dir {
-                let one_fewer = moves_up || replaced.is_some();
-                if one_fewer {
+                if moves_up || replaced.is_some() {
                     self.shrink_links(from_dir);
                     soon!(self.write_inode(&h, from_dir))?;
                 }

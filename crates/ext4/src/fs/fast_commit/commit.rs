@@ -107,24 +107,7 @@ impl Ext4 {
         let mut records = Records::new(journal, &self.rt, self.bs().bytes(), flags, others);
         let tid = journal.running_tid().ok_or(FsError::Io)?;
         let plug = self.bdev.queue().plug();
-        let is_first = fast.is_first.replace(false);
-        if is_first && self.opts.fast.fixes.head {
-            records.hold_first();
-        }
-        if is_first && site::FAST_HEAD.on() {
-            records.put_of(tag::HEAD, &Head { features: 0.into(), tid: tid.into() }).await?;
-        }
-        let names = fast.main.borrow().names.clone();
-        for change in &names {
-            self.put_name(&mut records, change).await?;
-        }
-        // What has no name comes to an end with a power failure: nothing of it need be there.
-        let is_logged = |i: &&Rc<Inode>| i.nlink() > 0 || !self.opts.fast.fixes.unlinked;
-        for inode in inodes.iter().filter(is_logged) {
-            self.put_ranges(&mut records, inode).await?;
-            self.put_raw(&mut records, inode).await?;
-        }
-        records.end(tid).await?;
+        self.put_all(&mut records, tid, &inodes).await?;
         if self.opts.fast.fixes.blocks {
             records.writes.wait(records.writes.len()).await?;
         }
@@ -149,6 +132,33 @@ impl Ext4 {
             records.writes.wait(blocks).await?;
         }
         Ok(Some(blocks))
+    }
+
+    /// Puts all records, but submits the tail's block to nobody.
+    async fn put_all(
+        self: &Rc<Self>,
+        records: &mut Records<'_>,
+        tid: u32,
+        inodes: &[Rc<Inode>],
+    ) -> FsResult<()> {
+        let is_first = self.fast.is_first.replace(false);
+        if is_first && self.opts.fast.fixes.head {
+            records.hold_first();
+        }
+        if is_first && site::FAST_HEAD.on() {
+            records.put_of(tag::HEAD, &Head { features: 0.into(), tid: tid.into() }).await?;
+        }
+        let names = self.fast.main.borrow().names.clone();
+        for change in &names {
+            self.put_name(records, change).await?;
+        }
+        // What has no name ends with a power failure: it need not be there.
+        let is_logged = |i: &&Rc<Inode>| i.nlink() > 0 || !self.opts.fast.fixes.unlinked;
+        for inode in inodes.iter().filter(is_logged) {
+            self.put_ranges(records, inode).await?;
+            self.put_raw(records, inode).await?;
+        }
+        records.end(tid).await
     }
 
     /// The inodes that the commit is of.

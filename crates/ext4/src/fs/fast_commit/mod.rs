@@ -31,7 +31,7 @@ use crate::site;
 /// What a mount does beside what kernels do.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FastOptions {
-    /// Holes that are mended. No kernel does.
+    /// Holes that are fixed. No kernel does.
     pub fixes: Fixes,
     /// A fast commit of one block without ordered data sends no FLUSH (FastCommit of ATC'24; posted
     /// as patches in 2024 and dropped).
@@ -63,9 +63,12 @@ pub struct Fixes {
     pub company: bool,
 }
 
+/// The field of a fix.
+type Fix = fn(&mut Fixes) -> &mut bool;
+
 impl Fixes {
     /// The names, and what each turns on.
-    const NAMES: [(&'static str, fn(&mut Fixes) -> &mut bool); 9] = [
+    const NAMES: [(&'static str, Fix); 9] = [
         ("blocks", |f| &mut f.blocks),
         ("head", |f| &mut f.head),
         ("unnamed", |f| &mut f.unnamed),
@@ -109,9 +112,9 @@ pub(in crate::fs) enum Ineligible {
     RenameDir,
     /// `FALLOC_FL_COLLAPSE_RANGE` or `FALLOC_FL_INSERT_RANGE`.
     FallocateRange,
-    /// A directory was made or removed. No kernel minds: mends N38.
+    /// A directory was made or removed. No kernel minds: fixes N38.
     Directory,
-    /// A file lost its last name. No kernel minds: mends N35.
+    /// A file lost its last name. No kernel minds: fixes N35.
     Unlinked,
     /// A file changed whose data go through the journal, as does what is neither a regular file
     /// nor a directory (`ext4_inode_journal_mode`).
@@ -134,9 +137,9 @@ pub(in crate::fs) struct Tracked {
 }
 
 impl Tracked {
-    /// Does a fast commit read it?
-    pub fn is_committing(&self) -> bool {
-        self.committing
+    /// May it change now, or does a fast commit read it?
+    pub fn may_change(&self) -> Option<()> {
+        (!self.committing).then_some(())
     }
 
     /// Must it stay in memory?
@@ -219,8 +222,11 @@ impl Ext4 {
         Ok(wanted)
     }
 
-    /// Begins to track. The journal has an area.
+    /// Begins to track, if the journal has an area.
     pub(in crate::fs) fn start_fast_commits(self: &Rc<Self>) {
+        if !self.journal().options().fast_commit {
+            return;
+        }
         self.fast.on.set(true);
         let fs = Rc::downgrade(self);
         self.journal().on_fast_cleanup(Rc::new(move |full, tid| {
@@ -246,14 +252,14 @@ impl Ext4 {
         self.journal().emit_fast("fc_ineligible", tid, why as u64);
     }
 
-    /// Does `fdatasync` need no commit of this file's metadata (`ext4_inode_datasync_dirty`)? A fast
-    /// commit has taken it out of the queue.
+    /// Does `fdatasync` need no commit of this file's metadata (`ext4_inode_datasync_dirty`)? A
+    /// fast commit has taken it out of the queue.
     pub(in crate::fs) fn is_datasync_clean(&self, inode: &Inode) -> bool {
         let committed = self.journal().is_committed(inode.datasync_tid.get());
         let (fast, knows) = (&self.fast, self.opts.fast.fixes.untracked);
         // While the file system is ineligible nothing is in the queue (N37).
-        let is_out = !inode.fast.get().queued && !(knows && fast.ineligible.get());
-        committed || (fast.is_on() && is_out)
+        let is_in = inode.fast.get().queued || (knows && fast.ineligible.get());
+        committed || (fast.is_on() && !is_in)
     }
 
     /// The part of tracking that all kinds have in common: a change in a new transaction begins
@@ -368,6 +374,10 @@ impl Ext4 {
             // A replay refuses its inode, and may find it on the list of orphans.
             self.fast_ineligible(h, Ineligible::Unlinked);
         }
+        if self.opts.fast.fixes.directories && inode.is_dir() {
+            // A replay counts neither its links nor its block.
+            self.fast_ineligible(h, Ineligible::Directory);
+        }
         if self.fast_waits(h) {
             return;
         }
@@ -376,14 +386,44 @@ impl Ext4 {
         self.fast_queue().borrow_mut().names.push(change);
     }
 
-    /// A directory comes or goes. A replay counts neither its links nor its block (N38).
-    pub(in crate::fs) fn fast_directory(&self, h: &Handle, inode: &Inode) {
-        if self.opts.fast.fixes.directories && inode.is_dir() {
-            self.fast_ineligible(h, Ineligible::Directory);
+    /// A name of a new inode comes (`ext4_create`, `ext4_mkdir`, `ext4_mknod`; `ext4_symlink`
+    /// tracks nothing).
+    pub(in crate::fs) fn fast_track_new(
+        &self,
+        h: &Handle,
+        dir: &Inode,
+        inode: &Inode,
+        name: &[u8],
+    ) {
+        if !inode.disk.borrow().is_symlink() {
+            self.fast_track_name(h, tag::CREAT, dir, inode, name);
         }
     }
 
-    /// An inode is freed: nothing of it is logged any more but that its name went
+    /// What a rename does to names: `replaced` loses `to`, `inode` gets it and loses `from`, where
+    /// `left` stays as a whiteout (`ext4_rename`).
+    pub(in crate::fs) fn fast_track_rename(
+        &self,
+        h: &Handle,
+        inode: &Inode,
+        (from_dir, from): (&Inode, &[u8]),
+        (to_dir, to): (&Inode, &[u8]),
+        (replaced, left): (&Option<Rc<Inode>>, &Option<Rc<Inode>>),
+    ) {
+        if inode.is_dir() {
+            return self.fast_ineligible(h, Ineligible::RenameDir);
+        }
+        if let Some(replaced) = replaced {
+            self.fast_track_name(h, tag::UNLINK, to_dir, replaced, to);
+        }
+        self.fast_track_name(h, tag::LINK, to_dir, inode, to);
+        self.fast_track_name(h, tag::UNLINK, from_dir, inode, from);
+        if let Some(device) = left {
+            self.fast_track_name(h, tag::CREAT, from_dir, device, from);
+        }
+    }
+
+    /// An inode is freed: no record names it any more but that its name went
     /// (`ext4_fc_del`).
     pub(in crate::fs) fn fast_forget(&self, inode: &Inode) {
         let tracked = inode.fast.replace(Tracked::default());

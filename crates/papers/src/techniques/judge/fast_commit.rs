@@ -91,61 +91,36 @@ fn broken(
     Ok(found.totals.broken[rule as usize])
 }
 
-pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, MachineError> {
+type Claims = Vec<(&'static str, Measured)>;
+
+/// What a commit writes, and what that gains.
+fn gains(ask: Ask) -> Result<Claims, MachineError> {
     let appends = both(ask, Work::Append, (1, ask.pick(60, 200)), None)?;
-    let mark = (8, ask.pick(16, 1024));
-    let marks = both(ask, Work::Mark, mark, None)?;
+    let marks = both(ask, Work::Mark, (8, ask.pick(16, 1024)), None)?;
     let mails = both(ask, Work::Mail, (16, ask.pick(24, 400)), None)?;
     let mut marked = Range::new(gain(&marks));
     for varied in Variation::of_all_cpu(BY_HALF) {
         let short = (8, ask.pick(16, 128));
         marked.widen(gain(&both(ask, Work::Mark, short, Some(&varied))?));
     }
-    let flushes = |m: &Made| m.counter("flushes");
-    let null = flushes(&marks[1]) / flushes(&marks[0]).max(1.0);
-    let single = |m: &Made| m.counter("fast_single") / m.counter("fast_commits").max(1.0);
+    let null = marks[1].counter("flushes") / marks[0].counter("flushes").max(1.0);
+    let [mail, mail_full] = &mails;
     let log = 4096.0
-        * (mails[1].counter("blocks_logged")
-            + mails[1].counter("control_blocks")
-            + mails[1].counter("superblock_writes"));
-    let all = 512.0 * mails[1].counter("written_sectors");
-
-    let beside = ask.pick(40, 200);
-    let crowd = |options: &str| -> Result<f64, MachineError> {
-        let alone = run(&setup(ask, options, None), Work::Append, 1, beside)?;
-        let among = run(&setup(ask, options, None), Work::AppendBesideMark, 9, beside)?;
-        Ok(alone.per_second / among.per_second)
-    };
-    let (slowed_full, slowed_fast) = (crowd("")?, crowd(",fast_commit")?);
+        * (mail_full.counter("blocks_logged")
+            + mail_full.counter("control_blocks")
+            + mail_full.counter("superblock_writes"));
+    let all = 512.0 * mail_full.counter("written_sectors");
+    let commits = |m: &Made| m.counter("fast_commits").max(1.0);
     let best = [("appends", &appends), ("fs_mark", &marks), ("mail", &mails)]
         .map(|(name, pair)| (name, 100.0 * (gain(pair) - 1.0)));
     let most = best.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("three");
-
-    let fixed = ("fixed", &[("capacity_bytes", 64 << 20)][..]);
-    let safe = ("fixed", &[("capacity_bytes", 64 << 20), ("cache_bytes", 0), ("fua", 0)][..]);
-    let lost = |era: &str, id: &str, device| {
-        broken(ask, &format!("ext4,era={era},fast_commit"), id, device)
-    };
-    let h1 = [lost("6.12", "H1", fixed)?, lost("6.12", "H1", safe)?, lost("5.10.0", "H1", fixed)?];
-    let a36 = [lost("5.10", "A36", fixed)?, lost("5.17", "A36", fixed)?];
-
-    let waits = |era: &str| -> Result<f64, MachineError> {
-        let mut setup = setup(ask, ",fast_commit", None);
-        setup.fs = setup.fs.replace("6.12", era);
-        let made = run(&setup, Work::Mark, 8, ask.pick(16, 128))?;
-        Ok(made.counter("barrier_wait_ns") / made.counter("fast_commits").max(1.0))
-    };
-    let (old, new) = (waits("6.12")?, waits("6.16")?);
     Ok(vec![
         (
             "fc.append.blocks",
-            Measured::value(
-                appends[0].counter("fast_blocks") / appends[0].counter("fast_commits").max(1.0),
-            )
-            .why(format!("{} fast commits", appends[0].counter("fast_commits"))),
+            Measured::value(appends[0].counter("fast_blocks") / commits(&appends[0]))
+                .why(format!("{} fast commits", appends[0].counter("fast_commits"))),
         ),
         ("fc.full.blocks", Measured::value(blocks_of_a_commit(&appends[1]))),
-        ("fc.area", Measured::value(area(ask)?)),
         (
             "fc.fsmark",
             marked.measured().null(null).why(format!(
@@ -155,25 +130,62 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
         ),
         (
             "fc.share",
-            Measured::value(single(&mails[0])).why(format!(
+            Measured::value(mail.counter("fast_single") / commits(mail)).why(format!(
                 "{} fast commits; {} calls became a full commit",
-                mails[0].counter("fast_commits"),
-                mails[0].counter("fast_ineligible") + mails[0].counter("fast_failed")
+                mail.counter("fast_commits"),
+                mail.counter("fast_ineligible") + mail.counter("fast_failed")
             )),
         ),
         (
             "fc.noflush",
-            Measured::value(mails[0].counter("fast_without_flush"))
+            Measured::value(mail.counter("fast_without_flush"))
                 .inconsistent("no kernel has the selective flush that the paper counts"),
         ),
         ("fc.jbdshare", Measured::value(log / all.max(1.0))),
+        ("fc.max", Measured::value(most.1).why(format!("best at {}", most.0))),
+    ])
+}
+
+/// What one task's syncs cost another.
+fn company(ask: Ask) -> Result<Claims, MachineError> {
+    let count = ask.pick(40, 200);
+    let slowed = |options: &str| -> Result<f64, MachineError> {
+        let alone = run(&setup(ask, options, None), Work::Append, 1, count)?;
+        let among = run(&setup(ask, options, None), Work::AppendBesideMark, 9, count)?;
+        Ok(alone.per_second / among.per_second)
+    };
+    let (full, fast) = (slowed("")?, slowed(",fast_commit")?);
+    let waits = |era: &str| -> Result<f64, MachineError> {
+        let mut setup = setup(ask, ",fast_commit", None);
+        setup.fs = setup.fs.replace("6.12", era);
+        let made = run(&setup, Work::Mark, 8, ask.pick(16, 128))?;
+        Ok(made.counter("barrier_wait_ns") / made.counter("fast_commits").max(1.0))
+    };
+    let (old, new) = (waits("6.12")?, waits("6.16")?);
+    Ok(vec![
         (
             "fc.interfere",
-            Measured::value(slowed_full / slowed_fast).why(format!(
-                "{slowed_full:.2} times with full commits, {slowed_fast:.2} with fast"
-            )),
+            Measured::value(full / fast)
+                .why(format!("{full:.2} times with full commits, {fast:.2} with fast")),
         ),
-        ("fc.max", Measured::value(most.1).why(format!("best at {}", most.0))),
+        (
+            "fc.window",
+            Measured::answer(new < old).why(format!("{new:.0} ns in 6.16, {old:.0} ns in 6.12")),
+        ),
+    ])
+}
+
+/// What power failures take.
+fn losses(ask: Ask) -> Result<Claims, MachineError> {
+    let volatile = ("fixed", &[("capacity_bytes", 64 << 20)][..]);
+    let safe = ("fixed", &[("capacity_bytes", 64 << 20), ("cache_bytes", 0), ("fua", 0)][..]);
+    let lost = |era: &str, id: &str, device| {
+        broken(ask, &format!("ext4,era={era},fast_commit"), id, device)
+    };
+    let h1 =
+        [lost("6.12", "H1", volatile)?, lost("6.12", "H1", safe)?, lost("5.10.0", "H1", volatile)?];
+    let a36 = [lost("5.10", "A36", volatile)?, lost("5.17", "A36", volatile)?];
+    Ok(vec![
         (
             "fc.bbolt",
             Measured::answer(a36[0] > 0 && a36[1] == 0)
@@ -186,9 +198,13 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
                 h1[0], h1[1], h1[2]
             )),
         ),
-        (
-            "fc.window",
-            Measured::answer(new < old).why(format!("{new:.0} ns in 6.16, {old:.0} ns in 6.12")),
-        ),
     ])
+}
+
+pub(super) fn measure(ask: Ask) -> Result<Claims, MachineError> {
+    let mut all = gains(ask)?;
+    all.push(("fc.area", Measured::value(area(ask)?)));
+    all.extend(company(ask)?);
+    all.extend(losses(ask)?);
+    Ok(all)
 }
