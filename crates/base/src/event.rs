@@ -99,6 +99,8 @@ impl Flags {
     pub const ORDERED: Flags = Flags(128);
     /// Ends its epoch (BarrierFS).
     pub const BARRIER: Flags = Flags(256);
+    /// An untorn write: after a power failure it is there whole or not at all (`REQ_ATOMIC`).
+    pub const ATOMIC: Flags = Flags(512);
 
     /// Are all of `other` set?
     pub const fn has(self, other: Flags) -> bool {
@@ -128,8 +130,10 @@ impl std::ops::BitOrAssign for Flags {
 }
 impl std::fmt::Debug for Flags {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const NAMES: [&str; 9] =
-            ["PREFLUSH", "FUA", "SYNC", "META", "RAHEAD", "PRIO", "IDLE", "ORDERED", "BARRIER"];
+        const NAMES: [&str; 10] = [
+            "PREFLUSH", "FUA", "SYNC", "META", "RAHEAD", "PRIO", "IDLE", "ORDERED", "BARRIER",
+            "ATOMIC",
+        ];
         let set: Vec<&str> = NAMES
             .iter()
             .enumerate()
@@ -145,7 +149,8 @@ impl std::fmt::Debug for Flags {
 /// A flush that nobody waits for by itself, `FF`, is one that blk-mq's flush machine made
 /// (`REQ_OP_FLUSH | REQ_PREFLUSH`, since 4.10).
 ///
-/// Order (blkparse `fill_rwbs`): F preflush; D, W, R or N; F fua; A readahead; S sync; M meta.
+/// Order (blkparse `fill_rwbs`): F preflush; D, W, R or N; F fua; A readahead; S sync; M meta; U
+/// untorn.
 pub fn rwbs(op: Op, flags: Flags) -> String {
     let mut s = String::with_capacity(4);
     if op == Op::Flush && flags.has(Flags::PREFLUSH) && !flags.has(Flags::SYNC) {
@@ -173,6 +178,9 @@ pub fn rwbs(op: Op, flags: Flags) -> String {
     }
     if flags.has(Flags::META) {
         s.push('M');
+    }
+    if flags.has(Flags::ATOMIC) {
+        s.push('U');
     }
     s
 }

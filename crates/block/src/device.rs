@@ -65,6 +65,12 @@ pub struct Limits {
     /// Does it take a FLUSH of some sectors only ([`crate::FlushSet`]), as the RFLUSH paper has it?
     /// If not, the block layer makes a FLUSH of all of one.
     pub range_flush: bool,
+    /// Longest write in bytes that it keeps whole over a power failure, without any flag: NVMe's
+    /// (AWUPF + 1) blocks, or (NAWUPF + 1) of the namespace. 0: it says nothing.
+    pub atomic_bytes: u32,
+    /// No write that crosses a multiple of this many bytes is kept whole: NVMe's (NABSPF + 1)
+    /// blocks. 0: there is no such boundary.
+    pub atomic_boundary_bytes: u32,
     /// Its zones, if it has any.
     pub zones: Option<ZoneLimits>,
 }
@@ -96,6 +102,8 @@ impl Limits {
             barrier_writes: false,
             ordered_writes: false,
             range_flush: false,
+            atomic_bytes: 0,
+            atomic_boundary_bytes: 0,
             zones: None,
         }
     }
@@ -131,6 +139,8 @@ pub enum Status {
     Io,
     /// `BLK_STS_NOTSUPP`: it does not know the operation.
     NotSupported,
+    /// `BLK_STS_INVAL`: an untorn write that would be torn.
+    Invalid,
     /// `BLK_STS_ZONE_OPEN_RESOURCE`: as many zones are open as can be.
     ZoneOpenResource,
     /// `BLK_STS_ZONE_ACTIVE_RESOURCE`: as many zones are open or closed as can be.

@@ -20,6 +20,7 @@
 //!             the elevator; `epoch`: the gate before it; `zone_plug`: one write at a time in a
 //!             zone; `merge`, `sorted`, `pool`, `slab`, `waiters` hold the data; `trace` prints.
 
+mod atomic;
 mod bio;
 mod config;
 mod device;
@@ -52,6 +53,7 @@ mod waiters;
 mod zone_plug;
 mod zones;
 
+pub use atomic::{AtomicLimits, is_within};
 pub use bio::{Bio, BioEnd, EndIo, OnDispatch};
 pub use config::{DriverKind, Habits, PlugPolicy, PlugScan, QueueConfig, WaitUnplug, ZoneWrites};
 pub use device::{

@@ -1,5 +1,6 @@
 //! Which crash states there are.
 
+use wp_base::SECTOR_BYTES;
 use wp_block::ZoneOrder;
 use wp_crash::{Contract, History};
 
@@ -32,8 +33,9 @@ impl Space {
         Space::Permitted { lying_flush: false, lost_fua: false, faulty_plp: false, atomic: None };
 
     /// Their names.
-    pub const NAMES: [&str; 7] = [
+    pub const NAMES: [&str; 8] = [
         "permitted",
+        "sectors",
         "modelled",
         "zone-holes",
         "lying-flush",
@@ -49,6 +51,13 @@ impl Space {
         };
         match name {
             "permitted" => permitted(false, false, false),
+            // Nothing but what the drive promises is larger than a sector: blocks tear.
+            "sectors" => Some(Space::Permitted {
+                lying_flush: false,
+                lost_fua: false,
+                faulty_plp: false,
+                atomic: Some(SECTOR_BYTES as u32),
+            }),
             "lying-flush" => permitted(true, false, false),
             "lost-fua" => permitted(false, true, false),
             "faulty-plp" => permitted(false, false, true),

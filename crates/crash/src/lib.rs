@@ -43,5 +43,5 @@ pub use rules::{Profile, Rule, Telling, Violation};
 pub use state::{Pages, State};
 pub use states::{Kept, Member, Next, Plan, Visited, Visitor, most_of_frame, of_frame, of_instant};
 pub use subject::{FsSubject, Outcome, Subject, Survivor};
-pub use tape::{Entry, Recorder, Tape, Taped};
+pub use tape::{Entry, Recorder, Tape, Taped, Untorn};
 pub use zoned::{TapeZones, ZoneSpace};

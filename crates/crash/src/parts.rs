@@ -2,7 +2,7 @@
 
 use wp_base::event::Flags;
 use wp_base::{SECTOR_BYTES, Sector};
-use wp_block::LossEffect;
+use wp_block::{LossEffect, is_within};
 use wp_medium::Slice;
 
 use crate::tape::{Tape, device_of};
@@ -15,8 +15,16 @@ impl Tape {
         is_barrier || self.whole.contains(&device)
     }
 
-    /// Parts of a write: all of it where the device keeps writes whole, else units of `atomic`
-    /// bytes.
+    /// Does the device keep a write whole that is so long?
+    fn is_whole(&self, request: u64, at: Sector, data: &[Slice]) -> bool {
+        let device = device_of(request);
+        let sectors = data.iter().map(|s| u64::from(s.len())).sum::<u64>() / SECTOR_BYTES;
+        let promised = self.untorn.iter().find(|u| u.device == device);
+        self.whole.contains(&device)
+            || promised.is_some_and(|u| is_within(u.bytes, u.boundary, at, sectors))
+    }
+
+    /// Parts of a write: all of it where the device keeps it whole, else units of `atomic` bytes.
     pub(crate) fn parts(
         &self,
         request: u64,
@@ -25,7 +33,7 @@ impl Tape {
         atomic: u32,
     ) -> Vec<(LossEffect, Sector, Vec<Slice>)> {
         let plain = |(at, data)| (LossEffect::Data, at, data);
-        match self.whole.contains(&device_of(request)) {
+        match self.is_whole(request, at, data) {
             true => vec![plain((at, data.to_vec()))],
             false => split(at, data, atomic).into_iter().map(plain).collect(),
         }

@@ -50,6 +50,18 @@ pub enum Entry {
     End(u32),
 }
 
+/// A device that keeps writes whole: its number, and [`Limits::atomic_bytes`] and
+/// [`Limits::atomic_boundary_bytes`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Untorn {
+    /// Number.
+    pub device: u64,
+    /// The longest such write.
+    pub bytes: u32,
+    /// What none of them crosses.
+    pub boundary: u32,
+}
+
 /// What happened since the tape was armed.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
@@ -69,6 +81,8 @@ pub struct Tape {
     /// Numbers of those of them of which every write is one, and whole
     /// ([`Limits::ordered_writes`]).
     pub whole: Vec<u64>,
+    /// Devices that keep writes whole up to a size ([`Limits::atomic_bytes`]).
+    pub untorn: Vec<Untorn>,
     /// Is nothing known of its requests but the order in which they completed, as of a log of them?
     /// Then none is in flight while another one completes.
     pub only_completions: bool,
@@ -115,9 +129,13 @@ impl Recorder {
         }
     }
 
-    /// Notes that device `number` keeps epochs in order, if it does.
-    fn note_order(&self, number: u64, limits: &Limits) {
+    /// Notes that device `number` keeps epochs in order, or writes whole, if it does.
+    fn note_promises(&self, number: u64, limits: &Limits) {
         let mut tape = self.0.borrow_mut();
+        let (bytes, boundary) = (limits.atomic_bytes, limits.atomic_boundary_bytes);
+        if tape.armed && bytes > 0 && tape.untorn.iter().all(|u| u.device != number) {
+            tape.untorn.push(Untorn { device: number, bytes, boundary });
+        }
         if tape.armed && limits.keeps_order() && !tape.ordered.contains(&number) {
             tape.ordered.push(number);
             if limits.ordered_writes {
@@ -224,7 +242,7 @@ impl DeviceModel for Taped {
 
     fn submit(&mut self, now: Time, rq: DevRequest, fx: &mut Effects) -> Admit {
         self.recorder.note_zones(&*self.inner);
-        self.recorder.note_order(self.number, self.inner.limits());
+        self.recorder.note_promises(self.number, self.inner.limits());
         // A queue's names use all of their bits, and come again.
         let (name, id) = (rq.id, self.number << OWN_BITS | self.count);
         let entry = (self.recorder.armed().0 && rq.op != Op::Read).then(|| Entry::Submit {

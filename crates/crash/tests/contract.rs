@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wp_base::event::{Flags, Op};
 use wp_base::rng::Rng;
 use wp_base::{Sector, Time};
-use wp_crash::{Contract, Entry, History, Kept, Plan, Tape, of_frame, of_instant};
+use wp_crash::{Contract, Entry, History, Kept, Plan, Tape, Untorn, of_frame, of_instant};
 use wp_medium::{Medium, Slice};
 
 /// Sectors of a block.
@@ -168,6 +168,34 @@ fn a_block_is_torn_below_the_atomic_unit_only() {
         History::permitted(&t, &contract).units.len()
     };
     assert_eq!((units(512), units(4096), units(1 << 16)), (8, 1, 1));
+}
+
+/// A write of 16 KiB at block `at`.
+fn long(id: u64, at: u64) -> Entry {
+    let data = (0..4).map(|n| Slice::pattern(id, n * 4096, 4096)).collect();
+    let flags = Flags::NONE;
+    Entry::Submit { id, op: Op::Write, flags, at: Sector(8 * at), sectors: 32, data }
+}
+
+#[test]
+fn a_write_that_the_drive_keeps_whole_is_one_unit_whatever_the_atomic_unit() {
+    let units = |bytes, boundary, at, atomic| {
+        let mut t = tape(vec![long(1, at)]);
+        t.untorn.push(Untorn { device: 0, bytes, boundary });
+        History::permitted(&t, &Contract { atomic, ..Contract::HONEST }).units.len()
+    };
+    let page = 16 << 10;
+    for atomic in [512, 4096] {
+        assert_eq!(units(page, 0, 0, atomic), 1);
+        assert_eq!(units(page, page, 4, atomic), 1);
+    }
+    // Across the boundary, or too long: as if the drive had promised nothing.
+    assert_eq!((units(page, page, 2, 4096), units(page, page, 2, 512)), (4, 32));
+    assert_eq!((units(8192, 0, 0, 4096), units(8192, 0, 0, 512)), (4, 32));
+    // Another device's promise.
+    let mut t = tape(vec![long(1, 0)]);
+    t.untorn.push(Untorn { device: 1, bytes: page, boundary: 0 });
+    assert_eq!(History::permitted(&t, &Contract::HONEST).units.len(), 4);
 }
 
 #[test]

@@ -32,6 +32,10 @@ pub(crate) fn check(limits: &Limits, rq: &DevRequest) -> Result<(), Status> {
     if !in_range || (rq.op != Op::Discard && rq.sectors > limits.max_sectors) {
         return Err(Status::Io);
     }
+    // The driver's check (`nvme_valid_atomic_write()`): the drive would tear it in silence.
+    if rq.flags.has(Flags::ATOMIC) && !limits.keeps_whole(rq.at, sectors) {
+        return Err(Status::Invalid);
+    }
     if rq.op.writes() {
         let bytes: u64 = rq.data.iter().map(|s| u64::from(s.len())).sum();
         assert_eq!(

@@ -15,7 +15,7 @@ mod zoned;
 use std::collections::VecDeque;
 
 use wp_base::event::{DeviceWork, Flags, Op, Work, ZoneOp};
-use wp_base::{Span, Time, Zone};
+use wp_base::{SECTOR_BYTES, Span, Time, Zone};
 use wp_block::{
     Admit, CrashView, DevRequest, DeviceModel, Done, Effects, FlushSet, Limits, LossEffect,
     LossUnit, LossWhy,
@@ -25,6 +25,7 @@ use wp_medium::Medium;
 use crate::check::check;
 use crate::config::{ConfigError, Settings};
 use crate::contents::{Contents, Put, zeroes};
+use crate::untorn::with_promise;
 use crate::zns::table::ZoneTable;
 
 /// What one is like.
@@ -57,6 +58,8 @@ impl FixedConfig {
             ..simple_limits(s)?
         };
         check_order(&limits)?;
+        let longest = u64::from(limits.max_sectors) * SECTOR_BYTES;
+        let limits = with_promise(limits, s, (longest, "max_request_sectors"))?;
         if limits.barrier_writes && limits.zones.is_some() {
             let why = "cannot be combined with zones, which order their writes";
             return Err(ConfigError::new("barrier_writes", 1, why));
@@ -109,6 +112,8 @@ pub(crate) fn simple_limits(s: &Settings) -> Result<Limits, ConfigError> {
         barrier_writes: s.switch("barrier_writes")?,
         ordered_writes: false,
         range_flush: false,
+        atomic_bytes: 0,
+        atomic_boundary_bytes: 0,
         zones: None,
         discard_granularity_sectors: if discard { 8 } else { 0 },
         discard_zeroes: discard,

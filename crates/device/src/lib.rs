@@ -24,6 +24,7 @@ mod offset_device;
 pub mod plain;
 pub mod preset;
 pub mod ssd;
+mod untorn;
 mod zn540;
 pub mod zns;
 

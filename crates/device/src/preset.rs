@@ -6,6 +6,7 @@ use crate::fixed::{Fixed, FixedConfig};
 use crate::nvme;
 use crate::plain::{Plain, PlainConfig};
 use crate::ssd::{FTL, SLC, SYNC, Ssd, SsdConfig};
+use crate::untorn::UNTORN;
 use crate::zn540::{ZN540, ZN540_4TB, ZN540_4TB_NO_PLP};
 use crate::zns::{Zns, ZnsConfig};
 
@@ -48,7 +49,7 @@ const FLUSH_ALONE_SATA: Param = p(
      (ata_std_qc_defer)",
 );
 
-const FIXED: [Param; 16] = [
+const FIXED: [Param; 18] = [
     p("capacity_bytes", BYTES_128_GB, "bytes", FOR_COMPARISON),
     p("latency_ns", 15_000, "ns", NULLB_RUN),
     p("queue_depth", 64, "count", "null_blk hw_queue_depth, its default"),
@@ -75,6 +76,8 @@ const FIXED: [Param; 16] = [
     ),
     p("conventional_zones", 0, "count", "null_blk zone_nr_conv, its default"),
     NO_BARRIERS,
+    UNTORN[0],
+    UNTORN[1],
 ];
 
 /// `params` with each of `with` in place of the parameter of its name, which must be there.
@@ -108,7 +111,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-const FIXED_NOFUA: [Param; 16] =
+const FIXED_NOFUA: [Param; 18] =
     replaced(FIXED, [p("fua", 0, "switch", "null_blk fua=0, a configuration of those runs")]);
 
 const SATA_NOFUA: [Param; 13] = [
@@ -129,8 +132,8 @@ const SATA_NOFUA: [Param; 13] = [
 
 /// Numbers of an SSD without those of its FTL and of its syncs.
 const DRIVE: usize = 30;
-/// Numbers of an SSD: those of the drive, then [`FTL`]'s, [`SYNC`]'s and [`SLC`]'s.
-pub(crate) const SSD: usize = DRIVE + FTL.len() + SYNC.len() + SLC.len();
+/// Numbers of an SSD: those of the drive, then [`FTL`]'s, [`SYNC`]'s, [`SLC`]'s and [`UNTORN`]'s.
+pub(crate) const SSD: usize = DRIVE + FTL.len() + SYNC.len() + SLC.len() + UNTORN.len();
 
 const fn with_ftl(drive: [Param; DRIVE]) -> [Param; SSD] {
     let mut all = [FTL[0]; SSD];
@@ -140,7 +143,8 @@ const fn with_ftl(drive: [Param; DRIVE]) -> [Param; SSD] {
             None => drive[i],
             Some(i) if i < FTL.len() => FTL[i],
             Some(i) if i < FTL.len() + SYNC.len() => SYNC[i - FTL.len()],
-            Some(i) => SLC[i - FTL.len() - SYNC.len()],
+            Some(i) if i < SSD - DRIVE - UNTORN.len() => SLC[i - FTL.len() - SYNC.len()],
+            Some(i) => UNTORN[i - FTL.len() - SYNC.len() - SLC.len()],
         };
         i += 1;
     }

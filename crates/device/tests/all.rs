@@ -13,5 +13,6 @@ mod ssd_gc;
 mod ssd_sync;
 mod ssd_timing;
 mod tells;
+mod untorn;
 mod zns;
 mod zns_timing;

@@ -10,6 +10,7 @@ use crate::ssd::blocks::superblocks_of;
 use crate::ssd::policy::FtlConfig;
 use crate::ssd::slc::SlcConfig;
 use crate::ssd::sync::SyncConfig;
+use crate::untorn::with_promise;
 
 /// Sectors of a slot.
 const SLOT_SECTORS: u32 = (SLOT_BYTES / SECTOR_BYTES) as u32;
@@ -57,6 +58,19 @@ pub struct SsdConfig {
     pub slc: SlcConfig,
 }
 
+/// Longest write that surely lies in one program unit, and what that is called: one that begins
+/// within a slot touches a slot more, unless a boundary keeps it in its unit.
+fn whole_at_most(s: &Settings, geometry: &Geometry) -> (u64, &'static str) {
+    let unit = u64::from(geometry.unit_slots) * SLOT_BYTES;
+    match s.get("atomic_boundary_bytes") {
+        b if (SLOT_BYTES..=unit).contains(&b) => (unit, "a program unit"),
+        _ => (
+            unit - SLOT_BYTES,
+            "a program unit less 4 KiB (all of it with atomic_boundary_bytes up to that)",
+        ),
+    }
+}
+
 impl SsdConfig {
     /// From a preset's values. Errors: a number out of range; a buffer that cannot hold a request;
     /// a geometry with no room for garbage collection.
@@ -86,11 +100,14 @@ impl SsdConfig {
             barrier_writes: s.switch("barrier_writes")?,
             ordered_writes: s.switch("optr")?,
             range_flush: s.switch("range_flush")?,
+            atomic_bytes: 0,
+            atomic_boundary_bytes: 0,
             zones: None,
             discard_granularity_sectors: if discard { ftl.trim_slots * SLOT_SECTORS } else { 0 },
             discard_zeroes: discard && !ftl.old_after_trim,
         };
         check_order(&limits)?;
+        let limits = with_promise(limits, s, whole_at_most(s, &geometry))?;
         let gc_low = gc_low(s, &ftl)?;
         let superblocks_least = check_space(s, &geometry, &ftl, gc_low, user_slots)?;
         Ok(SsdConfig {

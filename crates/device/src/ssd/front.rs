@@ -239,6 +239,7 @@ impl Ssd {
         let (data, ready) = self.whole_slots(now, (at, sectors), data, id, fx);
         self.counts.slots_written += u64::from(slots);
         let waiter = if fua { key } else { NONE };
+        self.make_room_for_whole(now, stream, (at, sectors), slots, fx);
         let whose = (waiter, epoch);
         let entries = self.fill_units((now, ready), stream, (lpn, slots), whose, data, fx);
         self.write_came(epoch, entries);

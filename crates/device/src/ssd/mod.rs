@@ -50,6 +50,7 @@ mod slc;
 mod steady;
 mod sync;
 mod tell;
+mod untorn;
 
 pub use config::SsdConfig;
 pub use ftl::SuperState;

@@ -324,6 +324,8 @@ pub fn world_on(c: &Config, medium: Medium, log: LogMap, bs: BlockSize) -> World
         barrier_writes: c.keeps_order,
         ordered_writes: false,
         range_flush: false,
+        atomic_bytes: 0,
+        atomic_boundary_bytes: 0,
         zones: None,
         discard_granularity_sectors: 0,
         discard_zeroes: false,

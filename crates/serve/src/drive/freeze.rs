@@ -242,8 +242,12 @@ impl Drive {
             }),
         };
         let atomic = self.limits.physical_bytes.max(self.limits.logical_bytes);
-        let view =
-            CrashView { loss: view.loss.iter().flat_map(|u| split(u, atomic)).collect(), ..view };
+        let limits = self.limits;
+        let parts = |u: &LossUnit| match limits.keeps_whole(u.at, u.sectors()) {
+            true => vec![u.clone()],
+            false => split(u, atomic),
+        };
+        let view = CrashView { loss: view.loss.iter().flat_map(parts).collect(), ..view };
         let (events, changes) = (self.counts.events, self.counts.changes());
         self.freezer.frozen = Some(Frozen { view, at: self.now, events, changes });
         self.mark("freeze");

@@ -175,7 +175,7 @@ fn ranges(discards: bool, data: &[u8]) -> Wish {
 pub fn said(status: Result<(), Status>) -> Said {
     match status {
         Ok(()) => Said::Ok,
-        Err(Status::Io) => Said::IoError,
+        Err(Status::Io | Status::Invalid) => Said::IoError,
         Err(Status::NotSupported) => Said::Unsupported,
         Err(Status::ZoneOpenResource) => Said::OpenZones,
         Err(Status::ZoneActiveResource) => Said::ActiveZones,

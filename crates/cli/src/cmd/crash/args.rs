@@ -107,11 +107,12 @@ pub(super) struct RunArgs {
     /// With several --fs each has this time.
     #[arg(long)]
     pub budget: Option<String>,
-    /// permitted, modelled, zone-holes or a device fault
+    /// permitted, sectors, modelled, zone-holes or a device fault
     ///
-    /// permitted: every state that the device contract allows. modelled: only states that this
-    /// device model can be left in at that nanosecond. zone-holes: any part of a zone may be
-    /// missing, not only its end.
+    /// permitted: every state that the device contract allows. sectors: the same, and blocks tear
+    /// at sectors of 512 bytes but where the drive keeps a write whole (atomic_bytes). modelled:
+    /// only states that this device model can be left in at that nanosecond. zone-holes: any part
+    /// of a zone may be missing, not only its end.
     ///
     /// Device faults, which lose data that was reported durable: lying-flush (FLUSH does nothing),
     /// lost-fua (FUA does nothing), faulty-plp (power-loss protection fails), faulty-drive (all

@@ -250,6 +250,9 @@ pub(super) fn crash_states(name: &str, atomic: Option<u32>) -> Result<Space, Str
     if let Some(n) = atomic.filter(|n| !n.is_power_of_two() || !(512..=1 << 20).contains(n)) {
         return Err(format!("--atomic {n}: not a power of two from 512 to 1 MiB"));
     }
+    if name == "sectors" && atomic.is_some() {
+        return Err("--atomic: --space sectors says it, 512; leave one of them away".to_owned());
+    }
     Space::named(name, atomic).ok_or_else(|| {
         format!("--space {name}: unknown (crash states: {})", Space::NAMES.join(", "))
     })
