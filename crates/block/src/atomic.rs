@@ -11,9 +11,14 @@
 //!
 //! [`Flags::ATOMIC`]: wp_base::event::Flags::ATOMIC
 
+use wp_base::event::Op;
 use wp_base::{SECTOR_BYTES, Sector};
 
-use crate::device::Limits;
+use crate::config::DriverKind;
+use crate::device::{Limits, Status};
+use crate::entry::Range;
+use crate::pool::BioInfo;
+use crate::queue::BlockQueue;
 
 /// Bytes of a page of memory, what a segment of a bio holds at least but at its two ends.
 const PAGE: u64 = 4096;
@@ -94,6 +99,36 @@ impl AtomicLimits {
         let align =
             if self.unit_min > self.boundary { self.unit_min } else { self.boundary } as u64;
         (start.0 * SECTOR_BYTES).is_multiple_of(align)
+    }
+}
+
+impl BlockQueue {
+    /// What it offers of untorn writes: what its drive keeps, in a kernel that has them, with a
+    /// driver that makes one command of a request.
+    pub fn atomic_limits(&self) -> Option<AtomicLimits> {
+        let config = self.config();
+        let is_there = config.era.has_untorn_writes && config.driver == DriverKind::ScatterGather;
+        self.limits().atomic().filter(|_| is_there)
+    }
+
+    /// The same for a part of the device: none if it begins within a unit.
+    pub(crate) fn atomic_limits_in(&self, range: Range) -> Option<AtomicLimits> {
+        self.atomic_limits().filter(|a| a.may_begin_at(range.start))
+    }
+
+    /// May a bio be untorn? Nothing will split it then.
+    ///
+    /// Errors: [`Status::NotSupported`] for what is no write, and on a queue that offers none;
+    /// [`Status::Invalid`] for a length that is no unit, and for one that would be split, by its
+    /// segments or at the boundary.
+    pub(crate) fn check_untorn(&self, info: &BioInfo, range: Range) -> Result<(), Status> {
+        let offered = self.atomic_limits_in(range).filter(|_| info.op == Op::Write);
+        let offered = offered.ok_or(Status::NotSupported)?;
+        let sectors = u64::from(info.sectors);
+        let is_one = offered.takes(sectors * SECTOR_BYTES)
+            && offered.is_request(info.at, sectors)
+            && info.segments <= self.limits().max_segments;
+        if is_one { Ok(()) } else { Err(Status::Invalid) }
     }
 }
 

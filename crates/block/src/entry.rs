@@ -19,6 +19,7 @@ use crate::engine::{Ready, Whole};
 use crate::pool::NO_EPOCH;
 use crate::pool::{BioInfo, is_sync};
 use crate::queue::BlockQueue;
+use crate::site;
 use crate::waiters::NO_SLOT;
 
 /// Part of a device, as its submitter sees it.
@@ -179,25 +180,37 @@ impl BlockQueue {
         let class = self.core.borrow().class_of(task);
         let (at, epoch) = (absolute, NO_EPOCH);
         let info = BioInfo { op, flags, at, sectors, segments, task, core, class, epoch };
-        let ready = Ready { info, segs, end };
-        let too_large = sectors > limits.max_sectors || segments > limits.max_segments;
-        let last = absolute.advance(u64::from(sectors));
-        let crosses = limits.zones.is_some_and(|z| !z.is_within_one(absolute, last));
-        if !matches!(op, Op::Zone(_)) && (crosses || (too_large && op != Op::Discard)) {
-            Entered::Many(self.split(ready))
+        self.whole_or_split(Ready { info, segs, end }, range)
+    }
+
+    /// A bio that is small enough as it is, or its parts.
+    fn whole_or_split(&self, ready: Ready, range: Range) -> Entered {
+        let (info, limits) = (ready.info, &self.cx.limits);
+        if info.flags.has(Flags::ATOMIC) {
+            return match self.check_untorn(&info, range) {
+                Err(status) => self.end_soon(ready.end, Err(status)),
+                Ok(()) if site::UNTORN_WHOLE.on() => Entered::One(ready),
+                Ok(()) => Entered::Many(self.split(ready, info.sectors.div_ceil(2))),
+            };
+        }
+        let too_large = info.sectors > limits.max_sectors || info.segments > limits.max_segments;
+        let crosses = limits.zones.is_some_and(|z| !z.is_within_one(info.at, info.end()));
+        if !matches!(info.op, Op::Zone(_)) && (crosses || (too_large && info.op != Op::Discard)) {
+            Entered::Many(self.split(ready, u32::MAX))
         } else {
             Entered::One(ready)
         }
     }
 
-    /// Splits a bio into parts within the limits (`blk_queue_split()`). Kernels before 4.3 had no
-    /// such thing: there whoever makes bios keeps to the limits.
-    fn split(&self, bio: Ready) -> VecDeque<Ready> {
+    /// Splits a bio into parts within the limits, and of at most `most` sectors
+    /// (`blk_queue_split()`). Kernels before 4.3 had no such thing: there whoever makes bios keeps
+    /// to the limits.
+    fn split(&self, bio: Ready, most: u32) -> VecDeque<Ready> {
         let limits = &self.cx.limits;
         let Ready { mut info, mut segs, end } = bio;
         let mut parts = VecDeque::new();
         while info.sectors > 0 {
-            let mut take = info.sectors;
+            let mut take = info.sectors.min(most);
             if info.op != Op::Discard {
                 take = take.min(most_from(info.at, limits));
             }
@@ -220,8 +233,8 @@ impl BlockQueue {
             info.sectors -= take;
             info.segments = segments_of(info.op, &segs, info.sectors);
             if info.sectors > 0 {
-                // The last part closes the epoch.
-                front.flags = front.flags.without(Flags::BARRIER);
+                // The last part closes the epoch. A part of an untorn write is none.
+                front.flags = front.flags.without(Flags::BARRIER | Flags::ATOMIC);
                 self.cx.event(BlockAction::Split, front.op, front.flags, front.at, take, info.at.0);
             }
             parts.push_back(Ready { info: front, segs: data, end: End::Nobody });

@@ -48,4 +48,8 @@ policies! {
     plugs_zones = "block: Introduce zone write plugging",
         Some(Version(6, 10, 0)), None,
         "bios for a zone that is being written wait in the zone's plug, whatever the elevator";
+    /// Writes can be untorn.
+    has_untorn_writes = "block: Add core atomic write support",
+        Some(Version(6, 11, 0)), None,
+        "there is REQ_ATOMIC, and RWF_ATOMIC for block devices, where the drive keeps writes whole; before, EOPNOTSUPP";
 }

@@ -3,7 +3,8 @@
 //! Rules (`blk_rq_merge_ok()`, `ll_back_merge_fn()`): same operation; no [`Flags::PREFLUSH`],
 //! [`Flags::FUA`] or flush on either side; neither started; together within `max_sectors` and
 //! `max_segments`. [`Flags::SYNC`] may differ as far as this file goes: CFQ refuses it, noop does
-//! not. A merged request keeps its own flags.
+//! not. A merged request keeps its own flags. An untorn write ([`Flags::ATOMIC`]) is merged with
+//! untorn ones only, up to `atomic_write_max_bytes` and within one boundary.
 //! Ours: what is ordered is merged with its own epoch only (`epoch.rs`), so with nothing that was
 //!       submitted behind its [`Flags::BARRIER`]; where in the epoch the barrier stands does not
 //!       matter, as it goes to whatever is dispatched last. (BarrierFS's published kernel merges
@@ -38,7 +39,15 @@ pub(crate) fn side(rq: &Request, bio: &BioInfo) -> Option<Side> {
 }
 
 fn kinds_agree(rq: Flags, bio: Flags) -> bool {
-    !bio.any(Flags::PREFLUSH | Flags::FUA) && (rq.0 ^ bio.0) & Flags::ORDERED.0 == 0
+    let alike = Flags::ORDERED | Flags::ATOMIC;
+    !bio.any(Flags::PREFLUSH | Flags::FUA) && (rq.0 ^ bio.0) & alike.0 == 0
+}
+
+/// Would a request over `at..end` be untorn still, if it is
+/// (`rq_straddles_atomic_write_boundary()`, `blk_queue_get_max_sectors()`)?
+fn is_untorn(limits: &Limits, flags: Flags, at: Sector, end: Sector) -> bool {
+    let fits = || limits.atomic().is_some_and(|a| a.is_request(at, end.0 - at.0));
+    !flags.has(Flags::ATOMIC) || fits()
 }
 
 /// Would a request of `sectors` and `segments` more be within the limits? Discards have no data to
@@ -60,7 +69,8 @@ fn is_in_one_zone(limits: &Limits, at: Sector, end: Sector) -> bool {
 /// again.
 pub(crate) fn grow(rq: &mut Request, bio: &BioInfo, side: Side, limits: &Limits) -> bool {
     let (at, end) = (rq.at.min(bio.at), rq.end().max(bio.end()));
-    if !fits(limits, rq, bio.sectors, bio.segments) || !is_in_one_zone(limits, at, end) {
+    let fits = fits(limits, rq, bio.sectors, bio.segments) && is_untorn(limits, rq.flags, at, end);
+    if !fits || !is_in_one_zone(limits, at, end) {
         rq.state.set(State::NOMERGE);
         return false;
     }
@@ -85,6 +95,7 @@ pub(crate) fn can_append(pool: &Pool, rq: RqId, next: RqId, limits: &Limits) -> 
         && a.epoch == b.epoch
         && fits(limits, a, b.sectors, b.segments)
         && is_in_one_zone(limits, a.at, b.end())
+        && is_untorn(limits, a.flags, a.at, b.end())
 }
 
 /// Buckets of the index (`ELV_HASH_ENTRIES`).

@@ -6,6 +6,7 @@ use wp_base::event::{Flags, ZoneOp};
 use wp_base::{Sector, Zone};
 use wp_medium::Slice;
 
+use crate::atomic::AtomicLimits;
 use crate::bio::Bio;
 use crate::device::{Limits, Status};
 use crate::entry::{InFlight, Range};
@@ -49,6 +50,11 @@ impl Partition {
     /// The device's limits, with the partition's length.
     pub fn limits(&self) -> Limits {
         Limits { sectors: self.range.sectors, ..self.queue.limits() }
+    }
+
+    /// See [`BlockQueue::atomic_limits`]; none if it begins within a unit.
+    pub fn atomic_limits(&self) -> Option<AtomicLimits> {
+        self.queue.atomic_limits_in(self.range)
     }
 
     /// See [`BlockQueue::submit`].

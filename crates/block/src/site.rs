@@ -1,6 +1,10 @@
 //! Crash-safety points of this layer: steps that crash consistency depends on.
 
 wp_base::sites! {
+    "crates/block/src/entry.rs" {
+        UNTORN_WHOLE, Order, "block/untorn/never-split":
+            "an untorn write reaches the device as one request: what would split it is refused";
+    }
     "crates/block/src/flush.rs" {
         PREFLUSH, Flush, "block/flush/preflush":
             "a PREFLUSH write is sent only after a flush of all earlier completed writes";

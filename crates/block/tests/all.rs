@@ -8,4 +8,5 @@ mod events;
 mod mq;
 mod prop;
 mod queue;
+mod untorn;
 mod zoned;
