@@ -62,6 +62,8 @@ pub enum FsError {
     NotInKernel,
     /// `EOPNOTSUPP`: this build cannot do it, whatever a kernel can; says what.
     Unsupported(String),
+    /// `EAGAIN`: something is in the way for now; the caller may try again.
+    Again,
     /// `EUCLEAN`: the image contradicts itself.
     Corrupt(Box<Corruption>),
 }
@@ -139,7 +141,7 @@ pub fn errno_number(name: &str) -> Option<i32> {
 
 impl FsError {
     /// What [`FsError::errno`] may answer.
-    pub const ERRNOS: [&str; 28] = [
+    pub const ERRNOS: [&str; 29] = [
         "ENOENT",
         "EEXIST",
         "ENOTDIR",
@@ -167,6 +169,7 @@ impl FsError {
         "ENOTTY",
         "ENOSYS",
         "EOPNOTSUPP",
+        "EAGAIN",
         "EUCLEAN",
     ];
 
@@ -200,6 +203,7 @@ impl FsError {
             FsError::NoSuchCall => "ENOSYS",
             FsError::NoSuchIoctl => "ENOTTY",
             FsError::NotInKernel | FsError::Unsupported(_) => "EOPNOTSUPP",
+            FsError::Again => "EAGAIN",
             FsError::Corrupt(_) => "EUCLEAN",
         }
     }

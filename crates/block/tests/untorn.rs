@@ -40,8 +40,7 @@ fn one(config: QueueConfig, limits: Limits, bio: Bio) -> Result<(), Status> {
     let w = world(config, TestDevice::new(limits));
     let ends = ends(&w.queue, vec![bio]);
     w.rt.run_until(Time(1_000_000_000));
-    let status = ends.borrow()[0];
-    status
+    ends.borrow()[0]
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Writer {
     fn write(&mut self, fd: u32, at: u64, len: u32) {
         self.seed += 1;
         let seed = self.seed;
-        self.call(Call::Pwrite { fd, len, at, data: seed.into() });
+        self.call(Call::pwrite(fd, len, at, seed));
     }
 }
 

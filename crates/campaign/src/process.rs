@@ -108,8 +108,8 @@ async fn answer(player: &Player, call: &Call, n: u32) -> FsResult<Did> {
     let mut did = Did::of(call.clone());
     let answer = match call {
         Call::Pread { fd, len, at } => player.read(*fd, *at, *len).await.map(|got| did.read = got),
-        Call::Pwrite { fd, len, at, data } => {
-            let wrote = player.write(*fd, *at, &data.slices(*at, *len)).await;
+        Call::Pwrite { fd, len, at, data, atomic } => {
+            let wrote = player.write(*fd, *at, &data.slices(*at, *len), *atomic).await;
             wrote.map(|n| did.short = u32::try_from(n).ok().filter(|n| n < len))
         }
         Call::CopyFileRange { len, .. } => {

@@ -258,7 +258,7 @@ impl Writer {
             Mkdir(dir) => self.call(Call::Mkdir(dir.to_owned())),
             Write { file, at, len, direct } => {
                 let how = Flags { direct, ..WRITE };
-                self.on(file, how, |seed| Call::Pwrite { fd: FD, len, at, data: seed.into() });
+                self.on(file, how, |seed| Call::pwrite(FD, len, at, seed));
             }
             Truncate { file, len } => self.on(file, WRITE, |_| Call::Ftruncate(FD, len)),
             Fallocate { file, how, at, len } => {
@@ -297,7 +297,7 @@ impl Writer {
                 self.seed += 1;
                 let (fd, len, at, seed) = (FD, LENGTH, 0, self.seed);
                 self.call(Call::Open(FD, ".".to_owned(), Flags { tmpfile: true, ..WRITE }));
-                self.call(Call::Pwrite { fd, len, at, data: seed.into() });
+                self.call(Call::pwrite(fd, len, at, seed));
                 self.call(Call::Linkat(FD, path.to_owned()));
                 self.call(Call::Close(FD));
             }
@@ -316,18 +316,13 @@ impl Writer {
             }
             Append(file) => {
                 let how = Flags { append: true, ..WRITE };
-                self.on(file, how, |seed| Call::Pwrite {
-                    fd: FD,
-                    len: 3000,
-                    at: 0,
-                    data: seed.into(),
-                });
+                self.on(file, how, |seed| Call::pwrite(FD, 3000, 0, seed));
             }
             SyncFileRange(file) => {
                 self.seed += 1;
                 let (fd, len, at, seed) = (FD, LENGTH, 4096, self.seed);
                 self.call(Call::Open(FD, file.to_owned(), WRITE));
-                self.call(Call::Pwrite { fd, len, at, data: seed.into() });
+                self.call(Call::pwrite(fd, len, at, seed));
                 self.call(Call::SyncFileRange(FD, 4096, u64::from(LENGTH)));
                 self.call(Call::Close(FD));
             }
@@ -353,7 +348,7 @@ impl Writer {
                 self.call(Call::Open(FD, from.to_owned(), WRITE));
                 self.call(Call::Open(SYNC_FD, to.to_owned(), WRITE));
                 for fd in [FD, SYNC_FD] {
-                    self.call(Call::Pwrite { fd, len: 4096, at, data: seed.into() });
+                    self.call(Call::pwrite(fd, 4096, at, seed));
                 }
                 let (from, to, len) = (FD, SYNC_FD, 4096);
                 self.call(Call::Dedupe { from, from_at: 0, to, to_at: 0, len });
@@ -464,7 +459,7 @@ pub fn program(of: Of, length: u32, n: u64) -> Program {
     needs.sort_unstable();
     needs.dedup();
     for file in needs {
-        w.on(file, CREATE, |seed| Call::Pwrite { fd: FD, len: LENGTH, at: 0, data: seed.into() });
+        w.on(file, CREATE, |seed| Call::pwrite(FD, LENGTH, 0, seed));
     }
     if ops.iter().any(|(op, _)| matches!(op, RemoveXattr(_))) {
         w.set_xattr("bar", 100);
@@ -472,12 +467,7 @@ pub fn program(of: Of, length: u32, n: u64) -> Program {
     for (op, _) in &ops {
         if let DeleteSubvolume(path) = op {
             w.call(Call::SubvolumeCreate((*path).to_owned()));
-            w.on(&format!("{path}/foo"), CREATE, |seed| Call::Pwrite {
-                fd: FD,
-                len: LENGTH,
-                at: 0,
-                data: seed.into(),
-            });
+            w.on(&format!("{path}/foo"), CREATE, |seed| Call::pwrite(FD, LENGTH, 0, seed));
         }
     }
     w.call(Call::Open(SYNC_FD, ".".to_owned(), READ));

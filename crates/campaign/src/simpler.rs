@@ -65,7 +65,7 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
             let label = || label.clone();
             let mut calls = Vec::new();
             match call {
-                Call::Pwrite { fd, len, at, data } => {
+                Call::Pwrite { fd, len, at, data, .. } => {
                     let grain = if is_direct(lines, *fd) { GRAIN } else { 1 };
                     let half = (len / 2).next_multiple_of(GRAIN);
                     let sizes = [(GRAIN, 0), (GRAIN, *at), (half, *at), (*len, 0), (*len, at / 2)];
@@ -74,7 +74,7 @@ pub(super) fn of_step(lines: &[Line], at: usize) -> Vec<Vec<Line>> {
                         if len % grain == 0 {
                             // What is given is as long as it is.
                             if !matches!(data, Data::Given(_)) {
-                                calls.push(Call::Pwrite { fd: *fd, len, at, data: data.clone() });
+                                calls.push(call.moved(len, at));
                             }
                         }
                     }

@@ -42,7 +42,7 @@ impl Writer {
     fn write_as(&mut self, fd: u32, at: u64, len: u64, like_a_log: bool) {
         self.written += 1;
         let seed = self.written + if like_a_log { MAGIC_SEED } else { 0 };
-        self.call(Call::Pwrite { fd, len: len as u32, at, data: seed.into() });
+        self.call(Call::pwrite(fd, len as u32, at, seed));
     }
 
     fn nap(&mut self) {

@@ -251,7 +251,7 @@ impl Wild {
         let fd = open.fd;
         self.written += 1;
         let seed = self.written;
-        self.call(Call::Pwrite { fd, len, at: offset, data: seed.into() });
+        self.call(Call::pwrite(fd, len, offset, seed));
     }
 
     fn write(&mut self, at: usize) {

@@ -150,7 +150,7 @@ fn write(a: &mut impl Author, at: usize) {
     let (len, offset) = ((1 + a.below(16)) * grain, a.below(size / grain + 2) * grain);
     a.open()[at].size = size.max(offset + len);
     let seed = a.seed();
-    a.call(Call::Pwrite { fd, len: len as u32, at: offset, data: seed.into() });
+    a.call(Call::pwrite(fd, len as u32, offset, seed));
 }
 
 fn tmpfile(a: &mut impl Author) {
@@ -283,7 +283,7 @@ fn append(a: &mut impl Author) {
     a.call(Call::Open(fd, name, Flags { append: true, ..Flags::WRITE }));
     for _ in 0..1 + a.below(3) {
         let (len, seed) = (1 + a.below(6000) as u32, a.seed());
-        a.call(Call::Pwrite { fd, len, at: 0, data: seed.into() });
+        a.call(Call::pwrite(fd, len, 0, seed));
     }
     if a.below(2) == 0 {
         a.call(Call::Fsync(fd));
@@ -323,7 +323,7 @@ fn share(a: &mut impl Author, source: Open, (at, target): (usize, Open)) {
             // The same bytes in both, so that there is something to share.
             let (seed, bytes) = (a.seed(), (1 + a.below(4)) as u32 * 4096);
             for fd in [from, to] {
-                a.call(Call::Pwrite { fd, len: bytes, at: from_at, data: seed.into() });
+                a.call(Call::pwrite(fd, bytes, from_at, seed));
             }
             let open = &mut a.open()[at];
             open.size = open.size.max(from_at + u64::from(bytes));

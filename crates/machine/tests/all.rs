@@ -22,4 +22,5 @@ mod power_cut;
 mod raw;
 mod spilled;
 mod unmount;
+mod untorn;
 mod workloads;

@@ -152,7 +152,7 @@ impl Host {
                 done(file.map(|f| drop(open.insert(*fd, f))))
             }
             Call::Close(fd) => (open.remove(fd).is_some(), None),
-            Call::Pwrite { fd, len, at, data } => {
+            Call::Pwrite { fd, len, at, data, .. } => {
                 // `O_DIRECT` wants its buffer at a whole block.
                 let bytes: Vec<u8> =
                     data.slices(*at, *len).iter().flat_map(wp_medium::Slice::to_vec).collect();

@@ -5,7 +5,7 @@ use wp_base::{FsError, FsResult, SECTOR_BYTES, Sector};
 use wp_block::{Bio, InFlight};
 use wp_medium::{Pieces, Slice};
 use wp_rt::CpuOp;
-use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
+use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind, failed_write};
 
 use crate::node::Node;
 
@@ -62,7 +62,8 @@ impl Node {
     /// Writes past the cache. Waits: for writeback of the range, for the device; of a descriptor
     /// that is `O_SYNC` or `O_DSYNC` for a flush, too, though its bios are forced (FUA).
     ///
-    /// Errors: `Invalid` for a range that is not in whole sectors, `NoSpace` beyond the end, `Io`.
+    /// Errors: `Invalid` for a range that is not in whole sectors, and for an untorn write that is
+    /// not one bio; `NoSpace` beyond the end, `Io`.
     pub(crate) async fn write_direct(
         &self,
         offset: u64,
@@ -74,6 +75,10 @@ impl Node {
         let len = data.iter().map(|s| u64::from(s.len())).sum();
         self.check_aligned(offset, len)?;
         let end = offset + self.room(offset, len)?;
+        if io.is_untorn() && (end - offset < len || len > BIO_BYTES) {
+            // No short write (`blkdev_write_iter`), and no second bio.
+            return Err(FsError::Invalid("RWF_ATOMIC: beyond the end, or more than one bio"));
+        }
         if offset == end {
             return Ok(0);
         }
@@ -81,18 +86,18 @@ impl Node {
         let (first, behind) = self.blocks(offset, end);
         self.bdev.mapping().wait_reads(first, behind).await;
         self.bdev.mapping().invalidate(first, behind);
-        let sent = self.send_writes(offset, end, data, sync.is_some()).await;
+        let force = if sync.is_some() && self.part.limits().fua { Flags::FUA } else { Flags::NONE };
+        let untorn = if io.is_untorn() { Flags::ATOMIC } else { Flags::NONE };
+        let sent = self.send_writes(offset, end, data, force | untorn).await;
         io.queued().await;
-        let mut failed = false;
+        let mut failed = Ok(());
         for bio in sent {
-            failed |= bio.wait().await.is_err();
+            failed = failed.and(bio.wait().await.map(drop));
         }
         // Read into the cache meanwhile.
         self.bdev.mapping().wait_reads(first, behind).await;
         self.bdev.mapping().invalidate(first, behind);
-        if failed {
-            return Err(FsError::Io);
-        }
+        failed.map_err(failed_write)?;
         if let Some(kind) = sync {
             io.in_thread().await;
             self.sync(kind, told).await?;
@@ -105,9 +110,8 @@ impl Node {
         offset: u64,
         end: u64,
         data: &[Slice],
-        forced: bool,
+        how: Flags,
     ) -> Vec<InFlight> {
-        let force = if forced && self.part.limits().fua { Flags::FUA } else { Flags::NONE };
         let plug = (end - offset > BIO_BYTES).then(|| self.part.plug());
         let mut pieces = Pieces::new(data);
         let mut sent = Vec::new();
@@ -122,7 +126,7 @@ impl Node {
                 left -= part;
             }
             self.rt.cpu(CpuOp::BioSubmit, 1).await;
-            let flags = Flags::SYNC | Flags::IDLE | force;
+            let flags = Flags::SYNC | Flags::IDLE | how;
             sent.push(self.part.send(Bio::write(Sector(at / SECTOR_BYTES), slices, flags)));
             at += n;
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use wp_base::event::ZoneOp;
 use wp_base::{DeviceNumber, FsError, FsResult, Ino, SECTOR_BYTES, Sector, Zone};
-use wp_block::PlugGuard;
+use wp_block::{AtomicLimits, PlugGuard};
 use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
@@ -216,6 +216,9 @@ impl FileSystem for Raw {
         io: &'a Kiocb,
     ) -> Fut<'a, Vec<Slice>> {
         Box::pin(async move { self.node(ino)?.read_direct(offset, len, io).await })
+    }
+    fn atomic_limits(&self, ino: Ino) -> Option<AtomicLimits> {
+        self.node(ino).ok()?.part.atomic_limits()
     }
     fn plug(&self) -> Option<PlugGuard> {
         self.nodes.first().map(|node| node.part.plug())

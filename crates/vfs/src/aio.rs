@@ -28,7 +28,7 @@ use wp_rt::{Lock, WaitQueue};
 use crate::file_type::FileType;
 use crate::fs::SyncKind;
 use crate::kiocb::Kiocb;
-use crate::syscall::{Fd, Vfs};
+use crate::syscall::{Fd, OpenFile, Vfs};
 
 /// Calls of one `io_submit` beyond which the kernel plugs the queue (`AIO_PLUG_THRESHOLD`).
 const PLUG_ABOVE: usize = 2;
@@ -40,6 +40,8 @@ pub enum IoCall {
     Read(u64, u64),
     /// `pwrite` at an offset in bytes.
     Write(u64, Vec<Slice>),
+    /// The same with `RWF_ATOMIC`, from one buffer: [`Vfs::pwrite_atomic`].
+    WriteAtomic(u64, Vec<Slice>),
     /// `fsync`, `fdatasync`, by a kernel thread.
     Sync(SyncKind),
 }
@@ -129,6 +131,23 @@ impl Vfs {
         }
     }
 
+    /// A write of a batch.
+    async fn queued_write(
+        self,
+        file: Rc<OpenFile>,
+        at: u64,
+        data: Vec<Slice>,
+        io: Rc<Kiocb>,
+    ) -> FsResult<Ended> {
+        let may = if io.is_untorn() { self.may_be_untorn(&file, at, &[&data]) } else { Ok(()) };
+        let out = match may {
+            Ok(()) => self.write_at(&file, at, &data, &io).await,
+            Err(e) => Err(e),
+        };
+        self.note_failure("io_submit: pwrite", &out);
+        out.map(|n| (n, Vec::new()))
+    }
+
     fn new_context(&self, room: u32, style: Style) -> IoContext {
         IoContext {
             vfs: self.clone(),
@@ -202,6 +221,7 @@ impl IoContext {
         let Iocb { fd, call, tag } = iocb;
         let file = match call {
             IoCall::Write(..) => self.vfs.file_to_write(fd)?,
+            IoCall::WriteAtomic(..) => self.vfs.file_to_be_untorn(fd)?,
             IoCall::Read(..) | IoCall::Sync(_) => self.vfs.file(fd)?,
         };
         if matches!(call, IoCall::Read(..)) && self.vfs.kind(file.ino).await? == FileType::Dir {
@@ -218,7 +238,8 @@ impl IoContext {
         // No file system here writes to its cache without perhaps waiting (`FMODE_NOWAIT`).
         let begins_in_worker =
             !may_wait && !file.is_direct() && matches!(call, IoCall::Write(..) | IoCall::Sync(_));
-        let io = Rc::new(Kiocb::asynchronous(self.vfs.rt()));
+        let untorn = matches!(call, IoCall::WriteAtomic(..));
+        let io = Rc::new(Kiocb::asynchronous(self.vfs.rt(), untorn));
         let (vfs, kiocb) = (self.vfs.clone(), io.clone());
         let mut op: Pin<Box<dyn Future<Output = FsResult<Ended>>>> = match call {
             IoCall::Read(at, len) => Box::pin(async move {
@@ -226,11 +247,9 @@ impl IoContext {
                 vfs.note_failure("io_submit: pread", &out);
                 out.map(|data| (data.iter().map(|s| u64::from(s.len())).sum(), data))
             }),
-            IoCall::Write(at, data) => Box::pin(async move {
-                let out = vfs.write_at(&file, at, &data, &kiocb).await;
-                vfs.note_failure("io_submit: pwrite", &out);
-                out.map(|n| (n, Vec::new()))
-            }),
+            IoCall::Write(at, data) | IoCall::WriteAtomic(at, data) => {
+                Box::pin(vfs.queued_write(file, at, data, kiocb))
+            }
             IoCall::Sync(kind) => Box::pin(async move {
                 if may_wait {
                     kiocb.queued().await;
@@ -292,6 +311,7 @@ impl IoContext {
                     data.iter().map(|s| u64::from(s.len())).sum()
                 }),
                 IoCall::Write(at, data) => vfs.pwrite(fd, at, &data).await,
+                IoCall::WriteAtomic(at, data) => vfs.pwrite_atomic(fd, at, &[&data]).await,
                 IoCall::Sync(SyncKind::Full) => vfs.fsync(fd).await.map(|()| 0),
                 IoCall::Sync(SyncKind::DataOnly) => vfs.fdatasync(fd).await.map(|()| 0),
             };

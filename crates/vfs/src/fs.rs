@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use wp_base::event::ZoneOp;
 use wp_base::{DeviceNumber, FsError, FsResult, Ino, Zone};
-use wp_block::PlugGuard;
+use wp_block::{AtomicLimits, PlugGuard};
 use wp_cache::{ErrMark, Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::MaybeReady;
@@ -288,6 +288,11 @@ pub trait FileSystem {
     fn set_flags<'a>(&'a self, ino: Ino, flags: FileFlags) -> Fut<'a, ()> {
         let _ = (ino, flags);
         Box::pin(async { Err(FsError::NotInKernel) })
+    }
+    /// What it offers of untorn writes to a file that is open, or that a path leads to
+    /// (`FMODE_CAN_ATOMIC_WRITE`); `None`: nothing.
+    fn atomic_limits(&self, _ino: Ino) -> Option<AtomicLimits> {
+        None
     }
     /// Does it refuse writes to what became immutable after it was opened?
     fn checks_immutable_writes(&self) -> bool {

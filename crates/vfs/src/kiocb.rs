@@ -12,17 +12,28 @@ pub struct Kiocb {
     /// `None`: the caller waits.
     rt: Option<Rt>,
     queued: Cell<bool>,
+    untorn: bool,
 }
 
 impl Kiocb {
     /// A system call that returns when it is done (`is_sync_kiocb`).
     pub const fn blocking() -> Kiocb {
-        Kiocb { rt: None, queued: Cell::new(false) }
+        Kiocb { rt: None, queued: Cell::new(false), untorn: false }
+    }
+
+    /// The same of an untorn write (`IOCB_ATOMIC`).
+    pub(crate) const fn untorn() -> Kiocb {
+        Kiocb { rt: None, queued: Cell::new(false), untorn: true }
     }
 
     /// One that may return before.
-    pub(crate) fn asynchronous(rt: &Rt) -> Kiocb {
-        Kiocb { rt: Some(rt.clone()), queued: Cell::new(false) }
+    pub(crate) fn asynchronous(rt: &Rt, untorn: bool) -> Kiocb {
+        Kiocb { rt: Some(rt.clone()), queued: Cell::new(false), untorn }
+    }
+
+    /// Must its data be there whole or not at all after a power failure (`IOCB_ATOMIC`)?
+    pub fn is_untorn(&self) -> bool {
+        self.untorn
     }
 
     /// May it return before it is done?

@@ -27,6 +27,7 @@ mod opens;
 mod seek;
 mod subvolumes;
 mod syscall;
+mod untorn;
 mod walk;
 
 pub use aio::{IoCall, IoContext, IoEvent, Iocb};
@@ -50,6 +51,7 @@ pub use mapped::{PageStore, page_stores};
 pub use opens::{InUse, Opened, closed, is_open, opened};
 pub use seek::{Seek, SeekRun, seek_in_data, seek_in_runs};
 pub use syscall::{Fd, OpenFlags, Vfs};
+pub use untorn::{WriteAtomic, failed_write};
 pub use wp_base::DeviceNumber;
 pub use wp_base::era::{EraRule, rules as era_rules};
 pub use wp_base::kernel::Version;

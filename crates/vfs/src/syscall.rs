@@ -663,6 +663,6 @@ fn end_in_file(offset: u64, len: u64) -> FsResult<u64> {
     end.ok_or(FsError::Invalid("a range behind the largest file"))
 }
 
-fn total(slices: &[Slice]) -> u64 {
+pub(crate) fn total(slices: &[Slice]) -> u64 {
     slices.iter().map(|s| u64::from(s.len())).sum()
 }

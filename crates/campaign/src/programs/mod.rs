@@ -98,7 +98,7 @@ impl Writer {
     fn write(&mut self, fd: u32, at: u64, len: u32) {
         self.written += 1;
         let seed = self.written;
-        self.call(Call::Pwrite { fd, len, at, data: seed.into() });
+        self.call(Call::pwrite(fd, len, at, seed));
     }
 
     fn nap(&mut self, of: &[u64]) {

@@ -313,7 +313,7 @@ impl Ledger {
                     self.replacements.push(Replacement { version, path, object: o.object });
                 }
             }
-            Call::Pwrite { fd, len, at, data } => {
+            Call::Pwrite { fd, len, at, data, .. } => {
                 let Some(o) = open.get(fd).copied() else { return };
                 let (asked, all) = (*at, *len);
                 let at = &self.place(o, asked);

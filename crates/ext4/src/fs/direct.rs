@@ -20,12 +20,13 @@ use wp_block::{Bio, InFlight};
 use wp_cache::{Readahead, WbControl};
 use wp_medium::{Pieces, Slice};
 use wp_rt::{CpuOp, LockGuard, soon};
-use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind};
+use wp_vfs::{ErrSeqCursor, Kiocb, SyncKind, failed_write};
 
 use super::data::{CREDITS_ALLOCATE, RETRIES};
 use super::extents::{Fill, Run};
 use super::inode::Inode;
 use super::mount::Ext4;
+use super::untorn::flag_of;
 use crate::disk::inode::flag;
 use crate::site;
 
@@ -114,7 +115,7 @@ impl Ext4 {
     }
 
     /// Writes back cached blocks of a range of bytes and waits (`filemap_write_and_wait_range`).
-    async fn write_back(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
+    pub(super) async fn write_back(&self, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
         let range = self.block_range(from, to);
         let wbc = WbControl { range, ..WbControl::sync_all() };
         inode.map.writepages(&wbc).await?;
@@ -128,7 +129,7 @@ impl Ext4 {
     }
 
     /// Drops the cache of a range. `false`: some of it could not be dropped.
-    async fn drop_cache(&self, inode: &Inode, from: u64, to: u64) -> bool {
+    pub(super) async fn drop_cache(&self, inode: &Inode, from: u64, to: u64) -> bool {
         let (a, b) = self.block_range(from, to);
         inode.map.wait_reads(a, b + 1).await;
         inode.map.invalidate(a, b + 1);
@@ -226,11 +227,10 @@ impl Ext4 {
     ) -> FsResult<u64> {
         let len: u64 = data.iter().map(|s| u64::from(s.len())).sum();
         if !self.takes_direct(inode) {
-            let lock = self.lock_alone(inode).await;
-            let at = offset.unwrap_or(inode.size.get());
-            let n = Box::pin(self.write_data(inode, at, data)).await?;
-            drop(lock);
-            return self.synced(inode, (at, n), sync, told).await;
+            return match io.is_untorn() {
+                true => Err(FsError::NotInKernel),
+                false => Box::pin(self.through_cache(inode, offset, data, (sync, told))).await,
+            };
         }
         let lock = inode.lock.lock().await;
         let at = offset.unwrap_or(inode.size.get());
@@ -243,6 +243,7 @@ impl Ext4 {
             return Err(FsError::TooBig);
         }
         self.check_aligned(at, len)?;
+        self.check_untorn(io, at)?;
         if inode.gone.get() {
             return Err(FsError::NotFound);
         }
@@ -284,7 +285,7 @@ impl Ext4 {
             if over {
                 lock = None;
             }
-            let sent = self.send(inode, at, data, sync).await;
+            let sent = self.send(inode, at, data, (sync, flag_of(io))).await;
             if io.is_async() && !grows && aligned && sent.is_under_way() {
                 lock = None;
                 dio.queued();
@@ -312,13 +313,11 @@ impl Ext4 {
         wrote?;
         finished?;
         if fallback {
-            // Somebody holds a cached block: through the cache, and out of it again.
-            let lock = self.lock_alone(inode).await;
-            let n = Box::pin(self.write_data(inode, at, data)).await?;
-            drop(lock);
-            self.write_back(inode, at, at + n).await?;
-            self.drop_cache(inode, at, at + n).await;
-            return self.synced(inode, (at, n), sync, told).await;
+            return match io.is_untorn() {
+                // No write through the cache is untorn.
+                true => Err(FsError::Again),
+                false => Box::pin(self.and_out_of_it(inode, at, data, (sync, told))).await,
+            };
         }
         if durable { Ok(len) } else { self.synced(inode, (at, len), sync, told).await }
     }
@@ -332,7 +331,7 @@ impl Ext4 {
     }
 
     /// `generic_write_sync`.
-    async fn synced(
+    pub(super) async fn synced(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         (at, n): (u64, u64),
@@ -368,7 +367,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         offset: u64,
         data: &[Slice],
-        sync: Option<SyncKind>,
+        (sync, how): (Option<SyncKind>, Flags),
     ) -> Sent {
         let bs = u64::from(self.bs().bytes());
         let limits = self.bdev.queue().limits();
@@ -401,7 +400,7 @@ impl Ext4 {
             fua &= !self.opts.size_before_sync || end <= inode.disksize.get();
             fua &= limits.fua || !limits.volatile_cache;
             let force = fua && limits.fua && site::DIRECT_FUA.on();
-            let forced = if force { Flags::FUA } else { Flags::NONE };
+            let how = if force { Flags::FUA | how } else { how };
             // What is cut at blocks, and up to two pieces of zeroes.
             let mut slices = Vec::with_capacity((skip + n).div_ceil(bs) as usize + 2);
             let mut sector = self.bs().sector_of(first).0 + skip / SECTOR_BYTES;
@@ -422,7 +421,7 @@ impl Ext4 {
             while !slices.is_empty() {
                 let rest = slices.split_off(slices.len().min(self.bio_blocks()));
                 let part = std::mem::replace(&mut slices, rest);
-                let bio = Bio::write(Sector(sector), part, Flags::SYNC | Flags::IDLE | forced);
+                let bio = Bio::write(Sector(sector), part, Flags::SYNC | Flags::IDLE | how);
                 sector += u64::from(bio.sectors);
                 self.rt.cpu(CpuOp::BioSubmit, 1).await;
                 waits.push(self.bdev.queue().send(bio));
@@ -445,8 +444,10 @@ impl Ext4 {
         let bs = u64::from(self.bs().bytes());
         let Sent { waits, mut failed, unwritten, fua, syncs } = sent;
         for wait in waits {
-            if site::DIRECT_WAIT.on() && wait.wait().await.is_err() && failed.is_ok() {
-                failed = Err(FsError::Io);
+            if site::DIRECT_WAIT.on()
+                && let Err(status) = wait.wait().await
+            {
+                failed = failed.and(Err(failed_write(status)));
             }
         }
         // iomap has a thread end every write, the code before it where there is more to do.

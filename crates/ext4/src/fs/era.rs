@@ -119,6 +119,10 @@ policies! {
     direct_dsync_fua = "ext4: introduce direct I/O write using iomap infrastructure",
         Some(Version(5, 5, 0)), None,
         "an O_DIRECT|O_DSYNC write to written blocks is one FUA write where the device has FUA";
+    /// Direct writes of one block can be untorn.
+    has_untorn_writes = "ext4: Support setting FMODE_CAN_ATOMIC_WRITE",
+        Some(Version(6, 13, 0)), None,
+        "pwritev2 with RWF_ATOMIC writes one block past the cache, where the drive keeps it whole; before, EOPNOTSUPP";
     /// Removed directory entries are zeroed.
     wipes_dirents = "ext4: wipe ext4_dir_entry2 upon file deletion",
         Some(Version(5, 13, 0)), None,

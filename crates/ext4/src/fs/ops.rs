@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult, Ino};
-use wp_block::PlugGuard;
+use wp_block::{AtomicLimits, PlugGuard};
 use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_rt::soon;
@@ -188,6 +188,11 @@ impl FileSystem for Mounted {
 
     fn flags_in_memory(&self, ino: Ino) -> FileFlags {
         self.0.inodes.borrow().get(ino.0).map_or(FileFlags::NONE, |inode| inode.file_flags())
+    }
+
+    fn atomic_limits(&self, ino: Ino) -> Option<AtomicLimits> {
+        let inodes = self.0.inodes.borrow();
+        inodes.get(ino.0).and_then(|inode| self.0.untorn_limits(inode))
     }
 
     fn set_flags<'a>(&'a self, ino: Ino, flags: FileFlags) -> Fut<'a, ()> {

@@ -336,8 +336,9 @@ impl Live {
         if let Some(handle) = self.handles.borrow().get(&fd) {
             handle.owes_sync.set(handle.is_synced);
         }
-        let wrote = self.player.write(fd, at, &data.slices(at, len)).await;
-        self.note(Call::Pwrite { fd, len, at, data }, wrote.as_ref().err());
+        let wrote = self.player.write(fd, at, &data.slices(at, len), false).await;
+        let call = Call::Pwrite { fd, len, at, data, atomic: false };
+        self.note(call, wrote.as_ref().err());
         Ok(wrote? as u32)
     }
 

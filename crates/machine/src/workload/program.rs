@@ -185,9 +185,9 @@ pub async fn play(vfs: &Vfs, program: &Program) -> FsResult<Played> {
 
 /// Does a call. Answers what it did if it wrote only a part. Errors: what the call answers.
 async fn answer(player: &Player, call: &Call) -> FsResult<Option<String>> {
-    let Call::Pwrite { fd, len, at, data } = call else {
+    let Call::Pwrite { fd, len, at, data, atomic } = call else {
         return player.call(call).await.map(|()| None);
     };
-    let wrote = player.write(*fd, *at, &data.slices(*at, *len)).await?;
+    let wrote = player.write(*fd, *at, &data.slices(*at, *len), *atomic).await?;
     Ok((wrote < u64::from(*len)).then(|| format!("{wrote} of {len} bytes written")))
 }

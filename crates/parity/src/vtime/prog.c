@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -282,8 +283,14 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
         T(close(fd));
         if (n < FDS) fds[n] = -1;
     } else if (!strcmp(c, "pwrite")) {
+        struct iovec one = {buf, a};
         fill(buf, a, b, w[4]);
-        T(pwrite(fd, buf, a, b));
+        if (w[4] && w[5] && !strcmp(w[5], "atomic")) {
+            // RWF_ATOMIC (0x40, Linux 6.11) is younger than most headers.
+            T(pwritev2(fd, &one, 1, b, 0x40));
+        } else {
+            T(pwrite(fd, buf, a, b));
+        }
     } else if (!strncmp(c, "aio_", 4) && strcmp(c, "aio_wait")) {
         // Its memory is its own until it has ended, and nobody needs it back.
         static struct iocb all[1 << 16];

@@ -261,7 +261,7 @@ impl Generator {
         let fd = self.open[at].fd;
         let (len, offset) = self.place(at);
         let seed = self.below(1000) as u32;
-        self.push(Call::Pwrite { fd, len, at: offset, data: seed.into() });
+        self.push(Call::pwrite(fd, len, offset, seed));
     }
 
     /// Reads what was forgotten before, in order or not, or says which.
@@ -284,12 +284,7 @@ impl Generator {
             3..=4 if !direct => {
                 let (len, seed) = ((16 + self.below(112)) * 4096, self.below(1000) as u32);
                 self.open[at].size = size.max(size / 4096 * 4096 + len);
-                self.push(Call::Pwrite {
-                    fd,
-                    len: len as u32,
-                    at: size / 4096 * 4096,
-                    data: seed.into(),
-                });
+                self.push(Call::pwrite(fd, len as u32, size / 4096 * 4096, seed));
             }
             kind => {
                 let grain = if direct || self.below(4) > 0 { 4096 } else { 512 };

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wp_vfs::{Reserve, SyncKind};
 
+use super::direct::Direct;
 use super::job::{Engine, Job, JobFile, SyncWhat};
 use super::run::RunOptions;
 use super::sequence::{Action, Direction, Sequence};
@@ -108,15 +109,21 @@ impl Made {
         }
     }
 
-    fn write(&mut self, fd: u32, at: u64, len: u64, is_queued: bool) -> Result<(), String> {
+    fn write(&mut self, fd: u32, at: u64, len: u64, how: (bool, Direct)) -> Result<(), String> {
         let len = u32::try_from(len).ok().filter(|n| *n <= LIMITS.1).ok_or_else(|| {
             format!("a block of {len} bytes; a program's writes have at most {}", LIMITS.1)
         })?;
         self.writes += 1;
         let seed = self.writes;
-        self.call(match is_queued {
-            true => Call::AioWrite { fd, len, at, seed },
-            false => Call::Pwrite { fd, len, at, data: seed.into() },
+        self.call(match how {
+            (true, Direct::Untorn) => {
+                let why = "has atomic=1 with a queue, which a program has not: use iodepth=1";
+                return Err(why.to_owned());
+            }
+            (true, _) => Call::AioWrite { fd, len, at, seed },
+            (false, how) => {
+                Call::Pwrite { fd, len, at, data: seed.into(), atomic: how == Direct::Untorn }
+            }
         })
     }
 
@@ -160,7 +167,7 @@ impl Made {
             if filled {
                 let block = job.max_bs[1].min(u64::from(LIMITS.1)).max(1);
                 for at in (0..file.length).step_by(block as usize) {
-                    self.write(0, at, block.min(file.length - at), false)?;
+                    self.write(0, at, block.min(file.length - at), (false, Direct::Off))?;
                 }
                 if job.create_fsync {
                     self.call(Call::Fsync(0))?;
@@ -248,7 +255,7 @@ impl Made {
         let flags = Flags {
             write: job.writes,
             create: job.writes,
-            direct: job.direct,
+            direct: job.direct.is_on(),
             sync: job.open_sync == Some(SyncKind::Full),
             dsync: job.open_sync == Some(SyncKind::DataOnly),
             ..Flags::READ
@@ -284,7 +291,7 @@ impl Made {
             Direction::Write => {
                 let length = self.lengths.entry(layout.files[file].path.clone()).or_insert(0);
                 *length = (*length).max(at + len);
-                self.write(fd, at, len, is_queued)
+                self.write(fd, at, len, (is_queued, job.direct))
             }
             Direction::Read => {
                 let len = u32::try_from(len).map_err(|_| format!("a block of {len} bytes"))?;

@@ -6,16 +6,15 @@ use std::rc::Rc;
 use wp_vfs::{Reserve, SyncKind};
 
 use super::diag::{Diagnostic, Place, Severity};
-use super::forms;
+use super::direct::Direct;
 use super::ini::Section;
 use super::options::{self, OptionInfo};
-use super::paths;
 use super::replay::{Log, ReplayOptions};
-use super::resolve;
 use super::sequence::{Streams, Zone};
 use super::setup::{self, Existing};
 use super::steady::SteadyState;
 use super::value::Amount;
+use super::{forms, paths, resolve};
 
 /// The system calls that an engine makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -311,8 +310,8 @@ pub struct Job {
     pub reserve_first: Option<Reserve>,
     /// The file's clean pages are dropped when a job opens it.
     pub invalidate: bool,
-    /// Past the cache (`direct=1`).
-    pub direct: bool,
+    /// Past the cache (`direct`), and untorn (`atomic`)?
+    pub direct: Direct,
     /// Files are opened `O_SYNC` (fsync after each write) or `O_DSYNC`.
     pub open_sync: Option<SyncKind>,
     /// Remove files at the end.
@@ -549,7 +548,7 @@ impl Job {
             truncate_first: false,
             reserve_first: Some(Reserve::Space { keep_size: false }),
             invalidate: true,
-            direct: false,
+            direct: Direct::Off,
             open_sync: None,
             unlink: false,
             fsync: 0,

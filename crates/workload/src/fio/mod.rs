@@ -9,6 +9,7 @@ mod calls;
 mod command_line;
 mod control;
 mod diag;
+mod direct;
 mod distribution;
 mod engines;
 mod forms;
@@ -42,6 +43,7 @@ mod zoned;
 
 pub use command_line::{COMMANDS, CommandLine, read as read_command_line, shown as shown_command};
 pub use diag::{Diagnostic, Place, Severity};
+pub use direct::Direct;
 pub use forms::{Form, Kind, form, forms};
 pub use ini::{Includes, Section, Variables};
 pub use iolog::IoLog;

@@ -205,7 +205,12 @@ pub static OPTIONS: &[OptionInfo] = &[
     near("io_submit_mode", &[], "offload as inline: the job submits its operations itself"),
     exact("direct", &[], "O_DIRECT"),
     exact("buffered", &[], "the opposite of direct"),
-    no("atomic", &[], "no device here writes atomically"),
+    near(
+        "atomic",
+        &[],
+        "RWF_ATOMIC and direct, as fio 3.38 has it (3.33: O_ATOMIC, which no kernel has); pvsync2, \
+         libaio, io_uring",
+    ),
     exact("thread", &["threads"], "threads and processes are both tasks"),
     // Time.
     near("runtime", &["timeout"], "in virtual time; ends between two operations"),

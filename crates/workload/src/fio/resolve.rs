@@ -276,8 +276,8 @@ fn set(name: &str, entry: &Entry, job: &mut Job) -> Result<(), Wrong> {
         "iodepth_batch_complete_max" => job.batch_complete_max = bytes(text()?)?,
         "iodepth_low" => job.iodepth_low = bytes(text()?)?,
         "io_submit_mode" => only(text()?, &["inline", "offload"], "no such mode")?,
-        "direct" => job.direct = flag(given)?,
-        "buffered" => job.direct = !flag(given)?,
+        "direct" | "buffered" => job.direct = job.direct.past(flag(given)? == (name == "direct")),
+        "atomic" => job.direct = job.direct.untorn(flag(given)?),
         "runtime" => job.runtime = micros(text()?, true)?,
         "time_based" => job.time_based = flag(given)?,
         "startdelay" => {
@@ -690,6 +690,7 @@ fn percentiles(text: &str) -> Result<Vec<u64>, Wrong> {
 /// What follows from all options together.
 pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
     let at = job.at.clone();
+    let settled = job.settle_direct();
     let mut error = |message: String, help: &str| {
         found.push(Diagnostic::error(&at, format!("job `{}`: {message}", job.name), help));
     };
@@ -704,12 +705,9 @@ pub fn finish(job: &mut Job, found: &mut Vec<Diagnostic>) {
             job.align[d] = job.min_bs[d];
         }
     }
-    if job.align != job.min_bs || job.distribution != Distribution::Random {
-        job.no_map = true;
-    }
+    job.no_map |= job.align != job.min_bs || job.distribution != Distribution::Random;
     job.overwrite |= job.reads;
-    // A mapping is of pages of the cache, however its file was opened.
-    job.direct &= !matches!(job.engine, Engine::Mmap | Engine::Splice);
+    settled.unwrap_or_else(|(what, help)| error(what, help));
     // As fio does: what was read before is not to be dropped again.
     job.invalidate &= !job.pre_read;
     if job.thinktime_iotime > 0 && !job.given.iter().any(|(k, _)| k == "thinktime_blocks") {

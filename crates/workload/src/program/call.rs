@@ -31,11 +31,6 @@ fn rename_flag(how: RenameHow) -> &'static str {
     RENAMES.iter().find(|(_, h)| *h == how).map_or("", |(n, _)| n)
 }
 
-/// Names of a table, for an error.
-pub(super) fn one_of<T>(table: &[(&'static str, T)]) -> String {
-    table.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
-}
-
 /// A time as seconds with nine digits behind the point, as [`Words::time`] reads it.
 fn seconds(t: TimeSpec) -> String {
     format!("{}.{:09}", t.secs, t.nanos)
@@ -226,6 +221,8 @@ pub enum Call {
         at: u64,
         /// The contents.
         data: Data,
+        /// With `RWF_ATOMIC`: whole or not at all after a power failure.
+        atomic: bool,
     },
     /// A store through a mapping: `mmap` with `MAP_SHARED` of the pages, a store, `munmap`.
     MmapWrite {
@@ -607,10 +604,11 @@ impl fmt::Display for Call {
             | Call::Fbarrier(fd)
             | Call::Fdatabarrier(fd)
             | Call::Syncfs(fd) => write!(f, "{name} {fd}"),
-            Call::Sync => f.write_str(name),
-            Call::Pwrite { fd, len, at, data } | Call::MmapWrite { fd, len, at, data } => {
+            Call::Sync | Call::DropCaches => f.write_str(name),
+            Call::Pwrite { fd, len, at, data, .. } | Call::MmapWrite { fd, len, at, data } => {
                 write!(f, "{name} {fd} {len} {at} ")?;
-                data.fmt(f)
+                data.fmt(f)?;
+                f.write_str(self.suffix())
             }
             Call::AioWrite { fd, len, at, seed } => write!(f, "{name} {fd} {len} {at} {seed}"),
             Call::Msync(fd, at, len) | Call::SyncFileRange(fd, at, len) => {
@@ -670,7 +668,6 @@ impl fmt::Display for Call {
             Call::Pread { fd, len, at } | Call::AioRead { fd, len, at } => {
                 write!(f, "{name} {fd} {len} {at}")
             }
-            Call::DropCaches => f.write_str(name),
             Call::Ack(said) => {
                 write!(f, "{name} ")?;
                 said.fmt(f)

@@ -29,6 +29,7 @@ mod data;
 mod fault;
 mod parse;
 mod play;
+mod pwrite;
 mod syntax;
 mod threads;
 mod words;

@@ -2,20 +2,16 @@
 
 use wp_vfs::{DeviceNumber, FileFlags, FileType, Seek};
 
-use super::call::{
-    AIO_MOST, Advise, Alloc, COPY_MAX, Call, Flags, LIMITS, RENAMES, XATTR_MAX, one_of,
-};
+use super::call::{AIO_MOST, Advise, Alloc, COPY_MAX, Call, Flags, LIMITS, RENAMES, XATTR_MAX};
 use super::data::Data;
-use super::words::Words;
+use super::pwrite;
+use super::words::{Words, one_of};
 
 pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
     Ok(match name {
         "open" => Call::Open(w.fd()?, w.owned()?, Flags::parse(w.text()?)?),
         "close" => Call::Close(w.fd()?),
-        "pwrite" => {
-            let (fd, len, at) = (w.fd()?, w.small(LIMITS.1 + 1)?, w.number()?);
-            Call::Pwrite { fd, len, at, data: Data::parse(w.text()?, len)? }
-        }
+        "pwrite" => pwrite::parsed(w)?,
         "mmap_write" => {
             let (fd, len, at) = (w.fd()?, w.small(LIMITS.1 + 1)?, w.number()?);
             Call::MmapWrite { fd, len, at, data: Data::parse(w.text()?, len)? }

@@ -119,8 +119,8 @@ impl Player {
                 let gone = self.open.borrow_mut().remove(fd).ok_or(FsError::BadFile)?;
                 self.put(gone).await
             }
-            Call::Pwrite { fd, len, at, data } => {
-                self.write(*fd, *at, &data.slices(*at, *len)).await.map(drop)
+            Call::Pwrite { fd, len, at, data, atomic } => {
+                self.write(*fd, *at, &data.slices(*at, *len), *atomic).await.map(drop)
             }
             Call::MmapWrite { fd, len, at, data } => {
                 vfs.write_mapped(self.fd(*fd)?, *at, &data.slices(*at, *len)).await
@@ -205,9 +205,16 @@ impl Player {
         }
     }
 
-    /// `pwrite`; answers how many bytes were written. Errors: as [`Player::call`].
-    pub async fn write(&self, fd: u32, at: u64, data: &[Slice]) -> FsResult<u64> {
-        let body = async { self.vfs.pwrite(self.fd(fd)?, at, data).await };
+    /// `pwrite`, or with `atomic` an untorn one; answers how many bytes were written. Errors: as
+    /// [`Player::call`].
+    pub async fn write(&self, fd: u32, at: u64, data: &[Slice], atomic: bool) -> FsResult<u64> {
+        let body = async {
+            let fd = self.fd(fd)?;
+            match atomic {
+                true => self.vfs.pwrite_atomic(fd, at, &[data]).await,
+                false => self.vfs.pwrite(fd, at, data).await,
+            }
+        };
         self.using(&[fd], body).await
     }
 

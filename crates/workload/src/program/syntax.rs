@@ -26,6 +26,11 @@ pub const SYNTAX: &[Syntax] = &[
     ),
     line("close FD", "close 0", "close"),
     line("pwrite FD BYTES OFFSET SEED", "pwrite 0 4096 0 1", "write; with append at the end"),
+    line(
+        "pwrite FD BYTES OFFSET SEED atomic",
+        "pwrite 0 4096 0 1 atomic",
+        "pwritev2 with RWF_ATOMIC: whole or not at all after a power failure; needs direct",
+    ),
     line("pread FD BYTES OFFSET", "pread 0 4096 0", "read"),
     line(
         "mmap_write FD BYTES OFFSET SEED",

@@ -46,6 +46,11 @@ fn unescaped(word: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("`{word}`: no UTF-8"))
 }
 
+/// Names of a table, for an error.
+pub(super) fn one_of<T>(table: &[(&'static str, T)]) -> String {
+    table.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
 pub(super) struct Words<'a>(pub(super) std::str::SplitWhitespace<'a>);
 
 impl<'a> Words<'a> {

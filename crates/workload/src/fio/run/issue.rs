@@ -70,7 +70,7 @@ impl Task {
                 let data = self.contents(run.writes - 1, offset, length);
                 self.contents.wrote(&self.job, &run.layout.files[file].path, offset, &data);
                 run.history.wrote(file, offset, data.clone());
-                Some(IoCall::Write(offset, vec![data]))
+                Some(self.job.write_of(offset, data))
             }
             Direction::Read => {
                 expected = self.expected(run, file, (offset, length));
@@ -191,6 +191,7 @@ impl Task {
         let mut read = Vec::new();
         let done = match call {
             IoCall::Write(offset, data) => self.vfs.pwrite(fd, offset, &data).await,
+            IoCall::WriteAtomic(offset, data) => self.vfs.pwrite_atomic(fd, offset, &[&data]).await,
             IoCall::Read(offset, length) => self.vfs.pread(fd, offset, length).await.map(|data| {
                 read = data;
                 read.iter().map(|s| u64::from(s.len())).sum()

@@ -496,7 +496,7 @@ impl Task {
             OpenFlags::READ
         };
         let flags = OpenFlags {
-            direct: self.job.direct,
+            direct: self.job.direct.is_on(),
             sync: self.job.open_sync == Some(SyncKind::Full),
             dsync: self.job.open_sync == Some(SyncKind::DataOnly),
             ..base
@@ -534,7 +534,7 @@ impl Task {
             }
             Action::Rewind { file } => {
                 let fd = run.fds[file].ok_or(FsError::BadFile)?;
-                if !self.job.direct {
+                if !self.job.direct.is_on() {
                     self.drop_pages(run, fd).await?;
                 }
             }

@@ -62,7 +62,7 @@ async fn zones_of(vfs: &Vfs, job: &Job, file: &FileSetup, length: u64) -> Result
     if report.is_empty() {
         return Zones::emulated(length, job.zone_size, job.zone_capacity, wanted);
     }
-    if job.writes && !job.direct {
+    if job.writes && !job.direct.is_on() {
         return Err("writes to a zoned device need direct=1".to_owned());
     }
     let most = match (wanted, u64::from(limit)) {
