@@ -32,7 +32,8 @@ fn each_of_the_most_important_steps_is_missed_when_it_is_left_out() {
 }
 
 /// Some of each kind of setting for programs that were written for their site.
-const DIRECTED: [&str; 16] = [
+const DIRECTED: [&str; 17] = [
+    "block/untorn/never-split",
     "jbd2/commit/async-flush",
     "jbd2/access/frozen-copy",
     "jbd2/ordered/before-truncate",

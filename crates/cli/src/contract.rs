@@ -296,8 +296,8 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "techniques",
-        "every claim was judged, with the pinned verdict",
-        counted("claims", &["/claims"]),
+        "every claim was judged, with the pinned verdict; what has no claim was measured",
+        counted("claims, or numbers without one", &["/numbers", "/claims"]),
         &[(Exit::No, "a verdict is not the pinned one"), FEATURE, SIMULATED, STOPPED],
     ),
     verb(

@@ -4,7 +4,7 @@
 use wp_base::event::{Class, Event, Flags, Op};
 use wp_base::{FsError, Sector};
 use wp_machine::spec::file_system;
-use wp_machine::{Machine, MachineSpec, registry};
+use wp_machine::{Machine, MachineError, MachineSpec, registry};
 use wp_medium::Slice;
 use wp_vfs::{Fd, OpenFlags, Options, Vfs, WriteAtomic};
 use wp_workload::fio::{RunOptions, Variables, parse};
@@ -16,6 +16,10 @@ fn machine(fs: &str, params: &[(&str, u64)]) -> Machine {
 }
 
 fn machine_of(fs: &str, kernel: (u16, u16), params: &[(&str, u64)]) -> Machine {
+    made(fs, kernel, params).expect("a machine")
+}
+
+fn made(fs: &str, kernel: (u16, u16), params: &[(&str, u64)]) -> Result<Machine, MachineError> {
     let profiles = wp_machine::profile::PROFILES;
     let free = profiles.iter().find(|p| p.name == "free").expect("a profile without costs");
     let (fs, fs_options) = match fs {
@@ -39,7 +43,7 @@ fn machine_of(fs: &str, kernel: (u16, u16), params: &[(&str, u64)]) -> Machine {
         device_number: (8, 1),
         kernel,
     };
-    Machine::new(spec, None).expect("a machine")
+    Machine::new(spec, None)
 }
 
 fn on<T: 'static>(m: &Machine, program: impl AsyncFnOnce(Vfs) -> T + 'static) -> T {
@@ -166,6 +170,14 @@ fn ext4_takes_one_block() {
         let fd = v.open("f", direct, 0o644).await.expect("made");
         assert_eq!(answer(&v, fd, 0, 4096).await, Err("EOPNOTSUPP"));
     });
+}
+
+/// Several blocks need it, and it is not modelled.
+#[test]
+fn bigalloc_is_refused_by_name() {
+    let refused = made("ext4,era=6.18,features=bigalloc", (6, 18), &WHOLE).err();
+    let why = refused.expect("no such image is made").to_string();
+    assert!(why.contains("cannot make file systems with bigalloc"), "{why}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::super::programs::{far, logged, moved, ordered};
 use super::super::sequences::Of;
 use super::super::wild::{self, Extras};
 use super::super::{Space, sequences, stress};
-use super::of_techniques::RFLUSH;
+use super::of_techniques::{RFLUSH, UNTORN};
 
 /// Which programs a setting plays.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +61,7 @@ pub(super) enum Programs {
 pub struct Setting<'a> {
     /// Its name in reports.
     pub name: &'a str,
-    /// File system: `ext4`, `f2fs`, `nilfs2` or `btrfs`. Steps of the others are no business of it;
-    /// those that both have below them are looked for on ext4.
+    /// File system: its own steps are looked for on it, those below all file systems on ext4.
     pub on: &'a str,
     /// Its options.
     pub fs: &'a str,
@@ -127,7 +126,7 @@ const COARSE: Option<u32> = Some(1 << 16);
 const BLOCKS: Option<u32> = Some(4096);
 /// For programs of many cuts.
 const LONG: Plan = Plan { complete: 5, pairs: 6, samples: 4, pages: Plan::PAGES, most: u64::MAX };
-const WILD: Setting<'static> = Setting {
+pub(super) const WILD: Setting<'static> = Setting {
     name: "6.18 wild",
     on: "ext4",
     fs: "era=6.18",
@@ -476,6 +475,7 @@ pub const SETTINGS: &[Setting<'static>] = &[
     FIXED,
     Setting { name: "f2fs posix", fs: "mode=lfs,wait_first_node,fsync_mode=posix", ..FIXED },
     RFLUSH,
+    UNTORN,
     ZONED,
     Setting { name: "f2fs oprw", fs: "wait_first_node,fsync_mode=posix,oprw", ..ZONED },
     Setting { name: "f2fs wild", programs: Programs::Wild(40), count: 16, ..FIXED },

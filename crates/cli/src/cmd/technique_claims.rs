@@ -6,9 +6,12 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
+use wp_base::table::Layout;
 use wp_machine::results::Results as Folder;
 use wp_papers::claims::Pins;
-use wp_papers::techniques::judge::{Ask, JUDGES, Judge, JudgeError, VERDICTS_TOML};
+use wp_papers::techniques::judge::{
+    Ask, JUDGES, Judge, JudgeError, Observed, UNCLAIMED, VERDICTS_TOML,
+};
 use wp_report::claim::{Judged, Verdict};
 
 use super::keep::Keep;
@@ -23,7 +26,7 @@ use crate::progress::Progress;
     \x20 writepath techniques force-copy --quick\n\
     \x20 writepath techniques")]
 pub struct Args {
-    /// Techniques to judge [default: all that have claims]
+    /// Techniques to judge or measure [default: all that have claims]
     names: Vec<String>,
     /// Run shorter workloads and explore fewer crash states
     #[arg(long)]
@@ -41,11 +44,11 @@ pub struct Args {
 
 /// Runs the verb. Exit 1 if a verdict is not the pinned one.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let known = || JUDGES.iter().map(|j| j.technique);
+    let known = || JUDGES.iter().map(|j| j.technique).chain(UNCLAIMED.iter().map(|u| u.technique));
     if let Some(name) = a.names.iter().find(|n| known().all(|k| k != **n)) {
         let all = known().collect::<Vec<_>>().join(", ");
-        let what = format!("no claims about a technique called `{name}`");
-        return out.fail(Exit::Usage, "technique", &what, &format!("those with claims: {all}"));
+        let what = format!("no measurement of a technique called `{name}`");
+        return out.fail(Exit::Usage, "technique", &what, &format!("those that are: {all}"));
     }
     if let Err(code) = outputs::folder(&a.out, out) {
         return code;
@@ -86,8 +89,31 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
             }
         }
     }
+    let mut observed: Vec<Observed> = Vec::new();
+    for unclaimed in UNCLAIMED.iter().filter(|u| a.names.iter().any(|n| n == u.technique)) {
+        match (unclaimed.observe)(Ask { seed: a.seed, quick: a.quick }) {
+            Ok(found) => observed.extend(found),
+            Err(e) => {
+                out.note(&format!("{}:", unclaimed.technique));
+                return out.machine_error(&e);
+            }
+        }
+    }
     drop(shown);
-    answer(a, out, &judged)
+    answer(a, out, &judged, &observed)
+}
+
+/// Numbers without a verdict, a line each.
+fn observed_table(t: &mut String, observed: &[Observed]) {
+    const LAYOUT: Layout = Layout("<34 >10 <14 <0");
+    *t += "no claims were fixed about these: numbers without a verdict\n\n";
+    *t += &LAYOUT.line(&[&"measured", &"simulated", &"unit", &"of"]);
+    for o in observed {
+        let value = o.value.map_or("-".to_owned(), |v| {
+            format!("{v:.4}").trim_end_matches('0').trim_end_matches('.').to_owned()
+        });
+        *t += &LAYOUT.line(&[&o.id, &value, &o.unit, &o.why]);
+    }
 }
 
 /// Claims whose verdict is not the pinned one, a line each.
@@ -101,17 +127,25 @@ fn changed(a: &Args, judged: &[Judged]) -> Vec<String> {
     judged.iter().filter(is_other).map(line).collect()
 }
 
-fn answer(a: &Args, out: &Out, judged: &[Judged]) -> ExitCode {
+fn answer(a: &Args, out: &Out, judged: &[Judged], observed: &[Observed]) -> ExitCode {
     let mut text = String::new();
-    claims_table(&mut text, judged);
     let changed = changed(a, judged);
-    let same = judged.len() - changed.len();
-    text += &format!("verdicts: {same} as pinned, {} changed\n", changed.len());
-    changed.iter().for_each(|line| text += &format!("  changed: {line}\n"));
-    let document = json!({
+    if !judged.is_empty() {
+        claims_table(&mut text, judged);
+        let same = judged.len() - changed.len();
+        text += &format!("verdicts: {same} as pinned, {} changed\n", changed.len());
+        changed.iter().for_each(|line| text += &format!("  changed: {line}\n"));
+    }
+    let mut document = json!({
         "schema": "writepath.techniques/1", "seed": a.seed, "quick": a.quick, "claims": judged,
         "changed": changed,
     });
+    if !observed.is_empty() {
+        observed_table(&mut text, observed);
+        document["observed"] = json!(observed);
+        let measured = observed.iter().filter(|o| o.value.is_some()).count();
+        document["numbers"] = json!(judged.len() + measured);
+    }
     let mut folder = Folder::default();
     folder.add(
         "resolved.toml",

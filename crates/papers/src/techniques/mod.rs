@@ -70,6 +70,8 @@ pub enum Need {
     OrderedWholeWrites,
     /// A FLUSH of some sectors only.
     RangeFlush,
+    /// A write of a block is kept whole.
+    WholeBlocks,
     /// Zones with write pointers.
     Zones,
     /// Discards.
@@ -87,6 +89,7 @@ impl Need {
                 "a drive that keeps all writes in order, each whole (optr=1)"
             }
             Need::RangeFlush => "a drive that flushes a set of sectors (range_flush=1)",
+            Need::WholeBlocks => "a drive that keeps a write of a block whole (atomic_bytes=4096)",
             Need::Zones => "a zoned drive, whose write pointers show what was written",
             Need::Discards => "a drive that supports discard",
             Need::ZeroesAfterDiscard => "a drive that reads zeroes after a discard",
@@ -99,6 +102,7 @@ impl Need {
             Need::OrderedWrites => drive.barrier_writes,
             Need::OrderedWholeWrites => drive.ordered_writes || !drive.volatile_cache,
             Need::RangeFlush => drive.range_flush || !drive.volatile_cache,
+            Need::WholeBlocks => drive.atomic_bytes >= 4096,
             Need::Zones => drive.zones.is_some(),
             Need::Discards => drive.discard,
             Need::ZeroesAfterDiscard => drive.discard_zeroes,

@@ -215,6 +215,15 @@ pub static TECHNIQUES: &[Technique] = &[
         ..PLAIN
     },
     Technique {
+        name: "untorn",
+        about: "untorn writes: an O_DIRECT write of one block with RWF_ATOMIC is there whole or \
+            not at all after a power failure; a call's flag, no option",
+        origin: Origin::Linux(DIRECT),
+        since: Some((6, 13)),
+        needs: &[Need::WholeBlocks],
+        ..PLAIN
+    },
+    Technique {
         name: "discard",
         about: "discard data blocks that a committed transaction freed, as this kernel version \
             does",

@@ -1,7 +1,8 @@
 //! The claims of techniques of the literature, and what judges each.
 //!
 //! Picture:    papers/techniques.toml -> [`claims`]; a technique's [`Judge`] runs its experiments
-//!             -> (id, [`Measured`]) -> [`Book`] -> [`Judged`].
+//!             -> (id, [`Measured`]) -> [`Book`] -> [`Judged`]. What is [`UNCLAIMED`] is measured
+//!             too, and has no verdict.
 //! Invariants: 1. ids, values, bands and kinds come from the file, which was written before the
 //!                technique was built;
 //!             2. a technique is judged by all of its claims, or not at all;
@@ -18,7 +19,9 @@ mod rflush;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod untorn;
 
+use serde::{Deserialize, Serialize};
 use wp_machine::MachineError;
 use wp_report::claim::Judged;
 
@@ -65,6 +68,39 @@ pub static JUDGES: &[Judge] = &[
     Judge { technique: "qasio", measure: qasio::measure },
     Judge { technique: "fast-commit", measure: fast_commit::measure },
 ];
+
+/// A number of a technique for which the file has no claim: nobody judges it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Observed {
+    /// What it is.
+    pub id: String,
+    /// The number; `None`: it was not measured, and `why` says why.
+    pub value: Option<f64>,
+    /// Its unit.
+    pub unit: String,
+    /// Of what it is.
+    pub why: String,
+}
+
+impl Observed {
+    /// Nothing, and the reason.
+    fn not_run(id: &str, why: &str) -> Observed {
+        let (id, why) = (id.to_owned(), why.to_owned());
+        Observed { id, value: None, unit: String::new(), why }
+    }
+}
+
+/// What measures a technique without claims.
+pub struct Unclaimed {
+    /// The technique's name.
+    pub technique: &'static str,
+    /// Runs the experiments. Errors: a machine's.
+    pub observe: fn(Ask) -> Result<Vec<Observed>, MachineError>,
+}
+
+/// Techniques that are measured, and for which the file fixed no claim before they were built.
+/// Their numbers get no verdict: a band that is written after them would prove nothing.
+pub static UNCLAIMED: &[Unclaimed] = &[Unclaimed { technique: "untorn", observe: untorn::observe }];
 
 /// The claims of all techniques, those too that are not built.
 pub fn claims() -> Claims {
