@@ -43,7 +43,7 @@ fn an_error_shows_line_column_caret_and_help() {
 #[test]
 fn what_is_not_supported_is_an_error_with_a_way_out() {
     for (line, says) in [
-        ("atomic=1", "atomically"),
+        ("atomic=1", "needs ioengine pvsync2, libaio or io_uring"),
         ("ioengine=cpuio", "it does no I/O"),
         ("ioengine=rdma", "it reaches storage over a network"),
         ("filename=/dev/sda:f", "is a block device"),
