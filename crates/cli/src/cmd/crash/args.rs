@@ -107,7 +107,7 @@ pub(super) struct RunArgs {
     /// With several --fs each has this time.
     #[arg(long)]
     pub budget: Option<String>,
-    /// permitted, sectors, modelled, zone-holes or a device fault
+    /// permitted, sectors, modelled, zone-holes, a fault
     ///
     /// permitted: every state that the device contract allows. sectors: the same, and blocks tear
     /// at sectors of 512 bytes but where the drive keeps a write whole (atomic_bytes). modelled:
