@@ -44,7 +44,7 @@ pub struct Args {
 
 /// Runs the verb. Exit 1 if a verdict is not the pinned one.
 pub fn run(a: &Args, out: &Out) -> ExitCode {
-    let known = || JUDGES.iter().map(|j| j.technique).chain(UNCLAIMED.iter().map(|u| u.technique));
+    let known = || JUDGES.iter().map(|j| j.technique);
     if let Some(name) = a.names.iter().find(|n| known().all(|k| k != **n)) {
         let all = known().collect::<Vec<_>>().join(", ");
         let what = format!("no measurement of a technique called `{name}`");
@@ -106,7 +106,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 /// Numbers without a verdict, a line each.
 fn observed_table(t: &mut String, observed: &[Observed]) {
     const LAYOUT: Layout = Layout("<34 >10 <14 <0");
-    *t += "no claims were fixed about these: numbers without a verdict\n\n";
+    *t += "beside the claims: numbers without a verdict\n\n";
     *t += &LAYOUT.line(&[&"measured", &"simulated", &"unit", &"of"]);
     for o in observed {
         let value = o.value.map_or("-".to_owned(), |v| {

@@ -66,10 +66,11 @@ pub static JUDGES: &[Judge] = &[
     Judge { technique: "optr", measure: optr::measure },
     Judge { technique: "queue-depth", measure: queue_depth::measure },
     Judge { technique: "qasio", measure: qasio::measure },
+    Judge { technique: "untorn", measure: untorn::measure },
     Judge { technique: "fast-commit", measure: fast_commit::measure },
 ];
 
-/// A number of a technique for which the file has no claim: nobody judges it.
+/// A number of a technique beside its claims: nobody judges it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Observed {
     /// What it is.
@@ -82,15 +83,7 @@ pub struct Observed {
     pub why: String,
 }
 
-impl Observed {
-    /// Nothing, and the reason.
-    fn not_run(id: &str, why: &str) -> Observed {
-        let (id, why) = (id.to_owned(), why.to_owned());
-        Observed { id, value: None, unit: String::new(), why }
-    }
-}
-
-/// What measures a technique without claims.
+/// What measures more of a technique than its claims are of.
 pub struct Unclaimed {
     /// The technique's name.
     pub technique: &'static str,
@@ -98,8 +91,7 @@ pub struct Unclaimed {
     pub observe: fn(Ask) -> Result<Vec<Observed>, MachineError>,
 }
 
-/// Techniques that are measured, and for which the file fixed no claim before they were built.
-/// Their numbers get no verdict: a band that is written after them would prove nothing.
+/// Tables beside the claims, which get no verdict.
 pub static UNCLAIMED: &[Unclaimed] = &[Unclaimed { technique: "untorn", observe: untorn::observe }];
 
 /// The claims of all techniques, those too that are not built.

@@ -10,27 +10,12 @@ fn each_judge_is_of_a_technique_and_has_claims() {
     }
 }
 
-/// A claim that the file gets is judged, and not only measured.
 #[test]
-fn what_is_measured_without_a_verdict_has_no_claim() {
-    let all = claims();
-    for unclaimed in UNCLAIMED {
-        assert!(find(unclaimed.technique).fs.is_some(), "{} is not built", unclaimed.technique);
-        assert!(all.of(unclaimed.technique).next().is_none(), "{}: judge it", unclaimed.technique);
-    }
-}
-
-#[test]
-fn untorn_writes_are_refused_as_by_linux_and_cost_no_doublewrite() {
-    let [untorn] = UNCLAIMED else { panic!("one technique has no claims") };
+fn pages_are_torn_where_no_drive_promises_and_nowhere_else() {
+    let [untorn] = UNCLAIMED else { panic!("one technique has a table") };
     let found = (untorn.observe)(Ask { seed: 1, quick: true }).expect("it runs");
-    let of = |id: &str| found.iter().find(|o| o.id == id).expect("it is measured");
-    assert_eq!(of("untorn.refuse").value, Some(0.0), "{}", of("untorn.refuse").why);
-    let written = of("untorn.dblwr").value.expect("a number");
-    assert!((0.45..0.6).contains(&written), "{written}");
-    for id in ["untorn.16k", "untorn.mixed", "untorn.qps"] {
-        assert!(of(id).value.is_none() && of(id).why.starts_with("not run"), "{id}");
-    }
+    let torn = found.iter().filter(|o| o.value.is_some_and(|v| v > 0.0)).count();
+    assert!(torn >= 4 && torn < found.len(), "{found:?}");
 }
 
 /// States and broken rules of the first programs of sequences of one operation.
