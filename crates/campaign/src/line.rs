@@ -10,7 +10,7 @@ use super::play::Bench;
 use super::space::Space;
 
 /// Rules besides POSIX that `--require` takes, by their words.
-pub const RULES: [&str; 13] = [
+pub const RULES: [&str; 14] = [
     "names",
     "order",
     "size",
@@ -20,6 +20,7 @@ pub const RULES: [&str; 13] = [
     "replace",
     "direct",
     "published",
+    "commits",
     "new",
     "reads",
     "reserve",
@@ -43,6 +44,7 @@ fn rule<'a>(p: &'a mut Profile, word: &str) -> Option<&'a mut bool> {
         "replace" => &mut p.replaces_whole,
         "direct" => &mut p.direct_is_durable,
         "published" => &mut p.marks_hold,
+        "commits" => &mut p.commits_hold,
         "new" => &mut p.new_by_fdatasync,
         "reads" => &mut p.reads_stay,
         "reserve" => &mut p.fallocate_syncs,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use wp_workload::program::{Interleavings, Program};
+use wp_vfs::AtomicWrite;
+use wp_workload::program::{Call, Interleavings, Program};
 
 use super::lives::Lives;
 use super::sequences::Of;
@@ -57,6 +58,18 @@ impl Source {
             Source::Threads(all) => Some(all.programs().len() as u64),
             Source::Sequences(of, length) => Some(sequences::count(*of, *length)),
             Source::Wild { .. } | Source::Database { .. } | Source::Made { .. } => None,
+        }
+    }
+
+    /// Do its programs write atomically? Of random ones only those can that are made for it.
+    pub fn commits(&self) -> bool {
+        let commits = |call: &Call| matches!(call, Call::Atomic(_, AtomicWrite::Commit));
+        let is_atomic = |n: u64| self.program(n).calls().any(commits);
+        match self {
+            Source::Log(_) | Source::Sequences(..) | Source::Wild { .. } => false,
+            Source::Database { .. } => false,
+            Source::Text(_) | Source::Lives(_) | Source::Threads(_) => is_atomic(0),
+            Source::Made { .. } => (0..4).any(is_atomic),
         }
     }
 

@@ -32,7 +32,7 @@ fn each_of_the_most_important_steps_is_missed_when_it_is_left_out() {
 }
 
 /// Some of each kind of setting for programs that were written for their site.
-const DIRECTED: [&str; 17] = [
+const DIRECTED: [&str; 20] = [
     "block/untorn/never-split",
     "jbd2/commit/async-flush",
     "jbd2/access/frozen-copy",
@@ -50,6 +50,9 @@ const DIRECTED: [&str; 17] = [
     "jbd2/dual/record-dispatch",
     "jbd2/dual/durable-wait",
     "ext4/fsync/data-dispatch",
+    "f2fs/atomic/one-checkpoint",
+    "f2fs/atomic/data-wait",
+    "ext4/fast/staging",
 ];
 
 #[test]

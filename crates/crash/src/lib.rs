@@ -9,6 +9,7 @@
 //!             3. nothing here knows a file system: it is reached through its line in the registry.
 //! Left out:   probabilities. A state is possible or it is not.
 
+mod atomic;
 mod ends;
 mod explore;
 mod faults;

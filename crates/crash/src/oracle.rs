@@ -170,6 +170,7 @@ impl Judge<'_> {
     /// O2 to O5 of the files that are there.
     pub(crate) fn of_files(&self, out: &mut Vec<Violation>) {
         self.data(out);
+        self.commits(out);
         self.links(out);
         self.xattrs(out);
         self.stats(out);

@@ -18,6 +18,7 @@ impl Judge<'_> {
         let counts = |p: &&Promise| match p.basis {
             Basis::Call | Basis::Sync | Basis::Order => true,
             Basis::Direct => self.profile.direct_is_durable,
+            Basis::Commit => self.profile.commits_hold,
             Basis::Mark => self.profile.marks_hold,
             Basis::Read => self.profile.reads_stay,
             Basis::New => self.profile.new_by_fdatasync,

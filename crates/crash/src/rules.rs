@@ -106,6 +106,8 @@ pub struct Profile {
     /// A name that the program told of ([`wp_workload::program::Call::Mark`]) stays (nobody;
     /// programs assume it).
     pub marks_hold: bool,
+    /// An atomic write is durable when its commit returns (nobody; programs assume it).
+    pub commits_hold: bool,
     /// `fdatasync` of a file that the program made keeps the file under the name it was made with
     /// (not POSIX; ext4, which remembers the transaction that made an inode for it,
     /// `ext4_new_inode`).
@@ -136,6 +138,7 @@ impl Profile {
         one_version: false,
         errors: Telling::EachOpenFile,
         marks_hold: false,
+        commits_hold: false,
         new_by_fdatasync: false,
         reads_stay: false,
         fallocate_syncs: false,

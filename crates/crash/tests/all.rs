@@ -2,6 +2,7 @@
 //! and the code generator do the same work over and over.
 
 mod aio;
+mod atomic;
 mod attributes;
 mod contract;
 mod order;

@@ -163,6 +163,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "recovery keeps the node chain and its zones until its checkpoint is durable; Linux does not",
     },
     OptionSpec {
+        key: "atomic_all_apart",
+        when: When::Mount,
+        default: "",
+        help: "an atomic write reserves no blocks in the file before its commit; Linux does (fixes N32)",
+    },
+    OptionSpec {
         key: "old_fdatasync",
         when: When::Mount,
         default: "",
@@ -326,6 +332,7 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         size_before_sync: is_set(o, "size_before_sync"),
         fsync_alone: is_set(o, "fsync_alone"),
         recover_aside: is_set(o, "recover_aside"),
+        atomic_all_apart: is_set(o, "atomic_all_apart"),
         old_fdatasync: is_set(o, "old_fdatasync"),
         old_zero_range: is_set(o, "old_zero_range"),
         epoch_secs: env.epoch_secs,

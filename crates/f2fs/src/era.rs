@@ -110,6 +110,14 @@ policies! {
         Some(Version(5, 15, 0)), None,
         backported &[Version(5, 10, 219)],
         "fsync_mode=strict writes the last node with PREFLUSH and FUA; before, nodes and data go as with posix and one flush follows";
+    /// Atomic writes go to the blocks of an inode apart, which COMMIT gives to the file.
+    atomic_cow = "f2fs: change the current atomic write way",
+        Some(Version(5, 19, 0)), None,
+        "START_ATOMIC_WRITE makes an unnamed inode that holds the blocks until COMMIT; before, dirty pages stay in memory until then (not modelled: refused)";
+    /// An atomic write that replaces all of the file.
+    atomic_replace = "f2fs: introduce F2FS_IOC_START_ATOMIC_REPLACE",
+        Some(Version(6, 2, 0)), None,
+        "START_ATOMIC_REPLACE begins with an empty file; before, ENOTTY";
     /// Checkpoints that fsyncs ask for are written by a thread, several at once.
     thread_writes_checkpoints = "f2fs: set checkpoint_merge by default",
         Some(Version(5, 13, 0)), None,

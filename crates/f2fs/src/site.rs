@@ -78,6 +78,12 @@ wp_base::sites! {
         SYNCFS_WAIT, Wait, "f2fs/syncfs/data-wait": "syncfs waits for the data of all files";
         SYNCFS_CHECKPOINT, Write, "f2fs/syncfs/checkpoint": "syncfs ends with a checkpoint";
     }
+    "crates/f2fs/src/fs/atomic.rs" {
+        ATOMIC_WAIT, Wait, "f2fs/atomic/data-wait":
+            "COMMIT_ATOMIC_WRITE waits for the data before nodes of the file point to it";
+        ATOMIC_SWAP, Order, "f2fs/atomic/one-checkpoint":
+            "no checkpoint is written between the blocks that COMMIT_ATOMIC_WRITE gives to the file";
+    }
     "crates/f2fs/src/fs/writeback.rs" {
         DATA_AGAIN, Wait, "f2fs/writeback/one-at-a-time":
             "a data block is written only after its previous write completes";

@@ -1,6 +1,7 @@
 //! Every test of this crate beside its sources, as one program: a program each has the linker
 //! and the code generator do the same work over and over.
 
+mod atomic;
 mod check_vs_fsck;
 mod direct;
 mod fields;

@@ -19,10 +19,23 @@ mod bits {
 /// `ioctl` of the flags of files (`include/uapi/linux/fs.h`), whose numbers have the order of the
 /// host's bytes: the lowest first, on all that Writepath is built for.
 pub(crate) mod ioctls {
+    use wp_vfs::AtomicWrite;
+
     pub const GETFLAGS: u32 = 0x8008_6601;
     pub const SETFLAGS: u32 = 0x4008_6602;
     /// Since 6.17 the kernel asks for these before it sets the others (`vfs_fileattr_set`).
     pub const GETXATTR: u32 = 0x801c_581f;
+    /// Atomic writes of F2FS (`include/uapi/linux/f2fs.h`), which carry nothing.
+    pub fn atomic(number: u32) -> Option<AtomicWrite> {
+        Some(match number {
+            0xf501 => AtomicWrite::Start,
+            0xf502 => AtomicWrite::Commit,
+            0xf505 => AtomicWrite::Abort,
+            0xf519 => AtomicWrite::Replace,
+            _ => return None,
+        })
+    }
+
     /// Bytes of `struct fsxattr`, which begins with the flags.
     pub const XATTR_BYTES: usize = 28;
 }

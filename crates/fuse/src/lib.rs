@@ -9,7 +9,8 @@
 //!             2. a call is recorded when it has been answered, before its caller knows;
 //!             3. nothing that a program asks for is answered with success and not done.
 //! Left out:   `sync(2)` and `syncfs(2)`, which the kernel does not pass on to FUSE; `ioctl` but
-//!             for the flags of files; files without a name (`O_TMPFILE`); names that are no UTF-8.
+//!             for the flags of files and atomic writes; files without a name (`O_TMPFILE`);
+//!             names that are no UTF-8.
 
 mod control;
 mod door;

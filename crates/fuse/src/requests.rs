@@ -471,13 +471,21 @@ impl Filesystem for Door {
         &self,
         request: &Request,
         node: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         _: IoctlFlags,
         command: u32,
         input: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
+        if let Some(what) = ioctls::atomic(command).filter(|_| Control::of(handle.0).is_none()) {
+            return self.ask(request, move |live| async move {
+                match live.atomic_write(descriptor(handle), what).await {
+                    Ok(()) => reply.ioctl(0, &[]),
+                    Err(e) => reply.error(errno(&e)),
+                }
+            });
+        }
         let given = input.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
         self.ask(request, move |live| async move {
             let answer = match (command, given) {

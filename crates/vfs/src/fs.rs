@@ -9,6 +9,7 @@ use wp_cache::{ErrMark, Fut, Readahead};
 use wp_medium::Slice;
 use wp_rt::MaybeReady;
 
+use crate::atomic::AtomicWrite;
 use crate::checkpoints::Checkpointing;
 use crate::file_type::FileType;
 use crate::flags::FileFlags;
@@ -483,6 +484,22 @@ pub trait FileSystem {
     /// Makes, changes or removes a checkpoint; of one that is made the number. Errors:
     /// `NoSuchIoctl` of a file system without checkpoints; as [`Checkpointing`] says.
     fn checkpoint<'a>(&'a self, _what: Checkpointing) -> Fut<'a, u64> {
+        Box::pin(async { Err(FsError::NoSuchIoctl) })
+    }
+    /// Has it the ioctls of [`AtomicWrite`]?
+    fn has_atomic_writes(&self) -> bool {
+        false
+    }
+    /// Begins, commits or aborts an atomic write of a regular file that is open for writing. A
+    /// commit makes nothing durable. Errors: `NoSuchIoctl`; `Unsupported` where a kernel has it in
+    /// another way; `Io`, `NoSpace`, `ReadOnly`.
+    fn atomic_write<'a>(
+        &'a self,
+        ino: Ino,
+        what: AtomicWrite,
+        told: &'a ErrSeqCursor,
+    ) -> Fut<'a, ()> {
+        let _ = (ino, what, told);
         Box::pin(async { Err(FsError::NoSuchIoctl) })
     }
     /// Discards a range of bytes of a block device (`ioctl(BLKDISCARD)`). Errors: `Invalid` of

@@ -8,6 +8,7 @@
 //!             blocks).
 
 mod aio;
+mod atomic;
 mod attributes;
 mod checkpoints;
 mod contents;
@@ -31,6 +32,7 @@ mod untorn;
 mod walk;
 
 pub use aio::{IoCall, IoContext, IoEvent, Iocb};
+pub use atomic::AtomicWrite;
 pub use checkpoints::Checkpointing;
 pub use contents::{Digest, Part, TakePart};
 pub use dirty_limits::dirty_limits;

@@ -1,6 +1,7 @@
 //! Known bugs as acceptance tests: generated programs find each bug where it is, and do not find it
 //! where it was fixed.
 
+mod atomic;
 mod cause;
 mod fast_commit;
 mod table;
@@ -127,7 +128,7 @@ pub fn versions_of(bug: &Bug) -> Option<[(&'static str, &'static str); 2]> {
 /// All that this build can show.
 pub fn all() -> impl Iterator<Item = &'static Bug> {
     let own = table::BUGS.iter().chain(versions::BUGS);
-    own.chain(fast_commit::BUGS).chain(techniques::BUGS)
+    own.chain(fast_commit::BUGS).chain(techniques::BUGS).chain(atomic::BUGS)
 }
 
 /// The bug of a number.

@@ -1,7 +1,7 @@
 //! Holes of published techniques, as Writepath builds them. Numbers H; each was reasoned from the
 //! source before it was found here.
 
-use wp_crash::Rule;
+use wp_crash::{Profile, Rule};
 
 use super::table::{F2FS, F2FS_KEEPS};
 use super::{BUG, Bug, Programs, Side};
@@ -32,6 +32,20 @@ pub static BUGS: &[Bug] = &[
             "open 0 a rw,creat\nopen 1 b rw,creat\nfsync 0\nfsync 1\nftruncate 0 8192\n\
              ftruncate 1 8192\nslow flush any 0 1 500\njoin\nthread 1: fsync 1\n\
              thread 2: fsync 0",
+        ),
+        ..BUG
+    },
+    Bug {
+        id: "H4",
+        what: "F2FS COMMIT_ATOMIC_WRITE: it returns before its last node has arrived, and what was committed is lost",
+        affected: Side { fs: "f2fs,wait_first_node", ..F2FS },
+        fixed: Side { fs: "f2fs,wait_first_node,wait_last_node", ..F2FS },
+        rule: Rule::LostSync,
+        profile: Profile { commits_hold: true, ..F2FS_KEEPS },
+        programs: Programs::Text(
+            "open 0 a rw,creat\npwrite 0 16384 0 1\nsync\natomic_start 0\npwrite 0 4096 0 2\n\
+             pwrite 0 4096 4096 3\npwrite 0 4096 8192 4\npwrite 0 4096 12288 5\n\
+             atomic_commit 0\nnap 100000",
         ),
         ..BUG
     },

@@ -1,5 +1,6 @@
 //! Programs for one kind of bug each: random, but of the shape in which applications meet it.
 
+pub mod atomic;
 pub mod beside;
 pub mod direct;
 pub mod durable;
@@ -56,6 +57,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("emptied", emptied::tables),
     ("emptied-data", emptied::tables_data_logged),
     ("beside", beside::synced),
+    ("atomic", atomic::transactions),
 ];
 
 /// `O_RDWR`.

@@ -469,7 +469,7 @@ impl Ledger {
                     self.learns_flags(version, o, did);
                 }
             }
-            Call::Seek(..) | Call::Rmcp(_) => {}
+            Call::Seek(..) | Call::Rmcp(_) | Call::Atomic(..) => {}
             Call::Mkcp(is_snapshot) => {
                 self.promise(n, Scope::All, Basis::Call, (version, version));
                 if let Some(number) = did.checkpoint {

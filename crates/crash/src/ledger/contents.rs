@@ -8,7 +8,8 @@ use super::{BlockVersion, Ledger, Object, Open, SizeVersion};
 
 impl Ledger {
     pub(super) fn size(&self, o: Object) -> u64 {
-        self.files[o as usize].sizes.last().map_or(0, |s| s.to)
+        let known = || self.files[o as usize].sizes.last().map_or(0, |s| s.to);
+        self.pending_size(o).unwrap_or_else(known)
     }
 
     /// Up to `len` bytes from `at`, as they are now, block by block: how far each is behind `at`,
@@ -139,7 +140,7 @@ impl Ledger {
         }
     }
 
-    fn zero_block(&self) -> Slice {
+    pub(super) fn zero_block(&self) -> Slice {
         Slice::zero(self.block as u32)
     }
 
@@ -153,7 +154,7 @@ impl Ledger {
 
     pub(super) fn grow(&mut self, o: Object, version: u32, to: u64, wrote: Option<(u64, u64)>) {
         let from = self.size(o);
-        if to > from {
+        if to > from && self.pending_size(o).is_none() {
             let grown = SizeVersion { version, from, to, wrote, maybe: false };
             self.files[o as usize].sizes.push(grown);
         }
@@ -195,12 +196,15 @@ impl Ledger {
     }
 
     pub(super) fn block_now(&self, o: Object, block: u64) -> Slice {
+        if let Some(data) = self.pending_block(o, block) {
+            return data;
+        }
         let versions = self.files[o as usize].blocks.get(&block);
         let last = versions.and_then(|v| v.iter().rev().find(|v| !v.is_alias));
         last.map_or_else(|| self.zero_block(), |v| v.data.clone())
     }
 
-    fn set_block(&mut self, o: Object, block: u64, version: u32, data: Slice) {
+    pub(super) fn set_block(&mut self, o: Object, block: u64, version: u32, data: Slice) {
         let id = data.id();
         self.owners.entry(id).or_insert((o, block, version));
         let versions = self.files[o as usize].blocks.entry(block).or_default();
@@ -210,25 +214,17 @@ impl Ledger {
     /// A write of these bytes, one behind the other; with `maybe` one that failed, of which nobody
     /// knows how far it came.
     pub(super) fn write(&mut self, o: Object, version: u32, at: u64, data: &[Slice], maybe: bool) {
-        let (end, bs) = (at + data.iter().map(|s| u64::from(s.len())).sum::<u64>(), self.block);
+        let end = at + data.iter().map(|s| u64::from(s.len())).sum::<u64>();
         self.files[o as usize].touch(version);
+        if self.writes_apart(o, (at, data), maybe) {
+            return;
+        }
         self.grow(o, version, end, Some((at, end)));
         let life = &mut self.files[o as usize];
         if let Some(size) = life.sizes.last_mut().filter(|s| s.version == version) {
             size.maybe = maybe;
         }
-        for block in at / bs..end.div_ceil(bs) {
-            let (from, to) = (at.max(block * bs), end.min((block + 1) * bs));
-            let part = joined(data, from - at, (to - from) as u32);
-            let new = match to - from == bs {
-                true => part,
-                false => {
-                    let mut bytes = self.block_now(o, block).to_vec();
-                    let off = (from - block * bs) as usize;
-                    part.copy_to(&mut bytes[off..off + (to - from) as usize]);
-                    Slice::from_bytes(&bytes)
-                }
-            };
+        for (block, new) in self.blocks_of(o, at, data) {
             self.alias(o, block, version, &new);
             self.set_block(o, block, version, new);
             let versions = self.files[o as usize].blocks.get_mut(&block);
@@ -236,6 +232,23 @@ impl Ledger {
                 last.maybe = maybe;
             }
         }
+    }
+
+    /// The blocks of a file that a write of these bytes changes, as they are after it.
+    pub(super) fn blocks_of(&self, o: Object, at: u64, data: &[Slice]) -> Vec<(u64, Slice)> {
+        let (end, bs) = (at + data.iter().map(|s| u64::from(s.len())).sum::<u64>(), self.block);
+        let changed = |block: u64| {
+            let (from, to) = (at.max(block * bs), end.min((block + 1) * bs));
+            let part = joined(data, from - at, (to - from) as u32);
+            if to - from == bs {
+                return (block, part);
+            }
+            let mut bytes = self.block_now(o, block).to_vec();
+            let off = (from - block * bs) as usize;
+            part.copy_to(&mut bytes[off..off + (to - from) as usize]);
+            (block, Slice::from_bytes(&bytes))
+        };
+        (at / bs..end.div_ceil(bs)).map(changed).collect()
     }
 
     pub(super) fn zero_range(&mut self, o: Object, version: u32, from: u64, to: u64) {

@@ -15,6 +15,7 @@ use wp_workload::program::Call;
 
 use crate::paths::{Follow, ROOT_PATH};
 
+mod atomic;
 mod calls;
 mod checkpoints;
 mod contents;
@@ -23,7 +24,9 @@ mod life;
 mod named;
 mod overlap;
 mod subvolumes;
+mod trees;
 
+pub(crate) use atomic::{AtomicWrites, Commit};
 pub(crate) use checkpoints::Checkpoints;
 pub use did::{Before, Did};
 use life::XattrVersion;
@@ -57,6 +60,8 @@ pub(crate) enum Basis {
     Call,
     /// `fsync` or `fdatasync` returned.
     Sync,
+    /// Nobody made it: an atomic write was committed.
+    Commit,
     /// `fbarrier` or `fdatabarrier` returned: it is kept where something is there of what was
     /// called after that.
     Order,
@@ -126,6 +131,7 @@ pub struct Ledger {
     pub(crate) promises: Vec<Promise>,
     pub(crate) replacements: Vec<Replacement>,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) atomic: AtomicWrites,
     /// Names that the program told of.
     pub(crate) marks: Vec<String>,
     /// Calls that named a directory which recovery does not list: see [`Ledger::hidden`].
@@ -268,6 +274,7 @@ impl Ledger {
             promises: Vec::new(),
             replacements: Vec::new(),
             checkpoints: Checkpoints::default(),
+            atomic: AtomicWrites::default(),
             marks: Vec::new(),
             hidden: None,
             vain_marks: Vec::new(),
@@ -311,6 +318,7 @@ impl Ledger {
                 Some(FsError::NoSpace) => ledger.partly(n as u32, did, &walk),
                 Some(_) => {}
             }
+            ledger.atomic_call(n as u32, did, &walk);
         }
         ledger
     }
@@ -507,7 +515,7 @@ impl Ledger {
             Scope::All => &mut self.files[..],
             _ => &mut [],
         };
-        if basis != Basis::Order {
+        if !matches!(basis, Basis::Order | Basis::Commit) {
             moved.iter_mut().for_each(|life| life.shifts.clear());
         }
         let is_full = true;
@@ -531,7 +539,8 @@ impl Ledger {
     /// Has a sync promised some contents of the file, of which it has had some ever since?
     fn is_kept(&self, object: Object) -> bool {
         let sizes = &self.files[object as usize].sizes;
-        let mut durable = self.promises.iter().rev().filter(|p| p.basis != Basis::Order);
+        let mut durable =
+            self.promises.iter().rev().filter(|p| !matches!(p.basis, Basis::Order | Basis::Commit));
         let covers = durable.find_map(|p| match p.scope {
             Scope::File { object: o, .. } if o == object => Some(p.covers),
             Scope::All => Some(p.covers),
@@ -590,47 +599,5 @@ impl Ledger {
                 self.relies(n, object, block, now);
             }
         }
-    }
-
-    fn rename(&mut self, version: u32, a: &str, b: &str) {
-        let Some(object) = self.at(a) else { return };
-        if self.at(b) == Some(object) {
-            // Two names of one file: nothing happens.
-            return;
-        }
-        let is_file = |o: Object| self.files[o as usize].kind == FileType::File;
-        if self.at(b).is_some_and(is_file) && is_file(object) {
-            let path = b.to_owned();
-            self.replacements.push(Replacement { version, path, object });
-        }
-        let moved = self.take_tree(a);
-        self.put_tree(b, moved);
-    }
-
-    /// Two names change places, with all that is below them.
-    fn exchange(&mut self, a: &str, b: &str) {
-        if self.at(a) == self.at(b) {
-            return;
-        }
-        let (of_a, of_b) = (self.take_tree(a), self.take_tree(b));
-        self.put_tree(b, of_a);
-        self.put_tree(a, of_b);
-    }
-
-    /// Takes away a name and all below it: what follows it in each path, and the object.
-    fn take_tree(&mut self, at: &str) -> Vec<(String, Object)> {
-        let names = self.names_now();
-        let prefix = format!("{at}/");
-        let below = names.range(prefix.clone()..).take_while(|(p, _)| p.starts_with(&prefix));
-        let mut paths: Vec<String> = below.map(|(p, _)| p.clone()).collect();
-        paths.push(at.to_owned());
-        let take = |p: String| names.remove(&p).map(|o| (p[at.len()..].to_owned(), o));
-        paths.into_iter().filter_map(take).collect()
-    }
-
-    /// Puts there what [`Ledger::take_tree`] took.
-    fn put_tree(&mut self, at: &str, tree: Vec<(String, Object)>) {
-        let names = self.names_now();
-        names.extend(tree.into_iter().map(|(rest, o)| (format!("{at}{rest}"), o)));
     }
 }

@@ -12,7 +12,7 @@ use wp_medium::{Pieces, Slice};
 use wp_rt::CpuOp;
 
 use super::dnode::{Find, Found};
-use super::inode::Inode;
+use super::inode::{Inode, fi};
 use super::io::Kind;
 use super::mount::F2fs;
 use crate::disk::addr;
@@ -49,7 +49,7 @@ impl F2fs {
                 self.fill_inline(inode, &b).await?;
                 return Ok(b);
             }
-            let at = self.address_in(inode, index).await?;
+            let at = self.readable(inode, index).await?;
             if b.flag(BufFlag::Uptodate) || b.flag(BufFlag::Reading) {
                 continue;
             }
@@ -155,7 +155,11 @@ impl F2fs {
                 continue;
             }
             let _tree = inode.map_lock.lock().await;
-            let Ok((start, run)) = self.run_at(inode, i, window.to).await else { return };
+            let found = match inode.is_held_back() {
+                true => self.readable(inode, i).await.map(|at| (at, 1)),
+                false => self.run_at(inode, i, window.to).await,
+            };
+            let Ok((start, run)) = found else { return };
             // A truncate may have come: beyond its end nothing may enter the cache.
             let end = inode.size.get().div_ceil(BLOCK).min(window.to);
             let last = end.min(i.saturating_add(run.clamp(1, BIO_BLOCKS as u64)));
@@ -244,7 +248,7 @@ impl F2fs {
             return Ok(0);
         }
         self.update_time(inode);
-        self.zero_beyond_end(inode, end, true).await?;
+        self.zero_beyond_end(inode, end, !inode.is(fi::ATOMIC)).await?;
         if inode.has_inline(inline::DATA) && end > u64::from(inode.shape().inline_bytes()) {
             self.convert_inline(inode).await?;
         }
@@ -290,7 +294,8 @@ impl F2fs {
         offset: u64,
         end: u64,
     ) -> FsResult<(bool, bool)> {
-        if inode.has_inline(inline::DATA) {
+        let is_apart = inode.is(fi::ATOMIC) && self.opts.atomic_all_apart;
+        if inode.has_inline(inline::DATA) || is_apart {
             return Ok((false, false));
         }
         let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
@@ -354,6 +359,10 @@ impl F2fs {
         let end = at + u64::from(n);
         if end > inode.size.get() {
             self.set_size(inode, end);
+            let cow = inode.cow.borrow().clone().filter(|_| inode.is(fi::ATOMIC));
+            if let Some(cow) = cow {
+                self.set_size(&cow, end);
+            }
         }
         Ok(())
     }
@@ -377,6 +386,8 @@ impl F2fs {
         let mut fresh = false;
         if inode.has_inline(inline::DATA) {
             self.begin_inline(inode, &b).await?;
+        } else if inode.is(fi::ATOMIC) {
+            fresh = self.reserve_apart(inode, index).await?;
         } else if !(whole && promised) {
             let beyond = index * BLOCK >= inode.size.get();
             let mut found = addr::NULL;

@@ -151,6 +151,9 @@ impl F2fs {
 
     /// `Ok(false)`: through the cache. Errors: `Invalid` for what is not in whole sectors.
     fn takes_direct(&self, inode: &Inode, offset: u64, len: u64, write: bool) -> FsResult<bool> {
+        if write && inode.is(fi::ATOMIC) {
+            return Err(FsError::NotInKernel);
+        }
         let unit = u64::from(self.io.part().limits().logical_bytes);
         let aligned = (offset | len).is_multiple_of(BLOCK);
         let era = &self.opts.era;

@@ -99,6 +99,11 @@ impl F2fs {
         self.mark_inode_synced(inode);
         self.wb.forget(&inode.map);
         self.forget_inode(inode);
+        let cow = inode.cow.take();
+        if let Some(cow) = cow {
+            cow.opens.set(0);
+            out = out.and(Box::pin(self.free_if_unused(&cow)).await);
+        }
         out
     }
 

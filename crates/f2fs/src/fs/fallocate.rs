@@ -34,6 +34,7 @@ impl F2fs {
         if len == 0 {
             return Err(FsError::Invalid("fallocate: no length"));
         }
+        F2fs::check_not_atomic(inode)?;
         let end = offset.checked_add(len).ok_or(FsError::TooBig)?;
         if end > inode.shape().blocks_max() * BLOCK {
             return Err(FsError::TooBig);

@@ -44,6 +44,18 @@ pub(super) enum CpReason {
     XattrDir,
 }
 
+/// What an fsync is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub kind: SyncKind,
+    /// Of data only these blocks.
+    pub range: (u64, u64),
+    pub told: &'a ErrSeqCursor,
+    /// Only the last node has the mark, behind a flush and forced; nothing is waited for then
+    /// (COMMIT of an atomic write).
+    pub atomic: bool,
+}
+
 impl CpReason {
     /// In words.
     const fn name(self) -> &'static str {
@@ -155,37 +167,42 @@ impl F2fs {
         range: (u64, u64),
         told: &ErrSeqCursor,
     ) -> FsResult<()> {
+        self.fsync_as(inode, &Ask { kind, range, told, atomic: false }).await
+    }
+
+    /// [`F2fs::fsync`], or that of a COMMIT.
+    pub(super) async fn fsync_as(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        ask: &Ask<'_>,
+    ) -> FsResult<()> {
         if self.cp_error() {
             return Err(FsError::Io);
         }
         if !self.is_mounted() {
             return Err(FsError::ReadOnly);
         }
-        if kind == SyncKind::Full {
+        // A COMMIT is no `vfs_fsync`, which takes them.
+        if ask.kind == SyncKind::Full && !ask.atomic {
             inode.map.take_times();
         }
         self.note_request();
         self.note_synced(inode.ino);
         self.rt.cpu(CpuOp::SyncStart, 1).await;
-        let out = self.do_sync(inode, kind, range, told).await;
+        let out = self.do_sync(inode, ask).await;
         self.rt.cpu(CpuOp::SyncEnd, 1).await;
-        let failed = F2fs::tell(inode, told);
+        let failed = F2fs::tell(inode, ask.told);
         out.and(failed)
     }
 
-    async fn do_sync(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        kind: SyncKind,
-        range: (u64, u64),
-        told: &ErrSeqCursor,
-    ) -> FsResult<()> {
+    async fn do_sync(self: &Rc<Self>, inode: &Rc<Inode>, ask: &Ask<'_>) -> FsResult<()> {
         if !self.opts.fsync_alone {
-            return self.sync_once(inode, kind, range, told, &mut 0).await;
+            return self.sync_once(inode, ask, &mut 0).await;
         }
-        let _alone = inode.sync_lock.lock().await;
+        // A COMMIT has it since before its swap.
+        let _alone = if ask.atomic { None } else { Some(inode.sync_lock.lock().await) };
         let mut wrote = 0;
-        let done = self.sync_once(inode, kind, range, told, &mut wrote).await;
+        let done = self.sync_once(inode, ask, &mut wrote).await;
         if done.is_err() {
             inode.set(wrote);
         }
@@ -196,13 +213,11 @@ impl F2fs {
     async fn sync_once(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        kind: SyncKind,
-        range: (u64, u64),
-        told: &ErrSeqCursor,
+        ask: &Ask<'_>,
         wrote: &mut u32,
     ) -> FsResult<()> {
+        let Ask { kind, range, told, mut atomic } = *ask;
         let alone = self.opts.fsync_alone;
-        let mut atomic = false;
         if self.logs_direct() && self.has_ino(inode.ino, InoSet::Append) {
             // The inode left memory meanwhile, and with it what it knew of flushes.
             inode.arrived.set(inode.arrived.get().max(inode.flushed.get() + 1));
@@ -222,10 +237,10 @@ impl F2fs {
                         || inode.is(fi::UPDATE_WRITE)
                         || self.has_ino(inode.ino, InoSet::Update);
                     self.settle_data(inode, told).await?;
-                    return if updated { self.end_sync(inode, false).await } else { Ok(()) };
+                    return if updated { self.end_sync(inode, atomic).await } else { Ok(()) };
                 }
             } else {
-                atomic = match self.opts.fsync_mode {
+                atomic |= match self.opts.fsync_mode {
                     FsyncMode::Strict => self.opts.era.strict_is_atomic,
                     mode => mode == FsyncMode::StrictFixed,
                 };

@@ -45,6 +45,16 @@ pub(super) mod fi {
     pub const NO_EXTENT: u32 = 1 << 9;
     /// On the list that a checkpoint copies (`gdirty_list`).
     pub const LISTED: u32 = 1 << 10;
+    /// An atomic write is under way (`FI_ATOMIC_FILE`).
+    pub const ATOMIC: u32 = 1 << 11;
+    /// Its blocks are the file's (`FI_ATOMIC_COMMITTED`).
+    pub const ATOMIC_COMMITTED: u32 = 1 << 12;
+    /// The file has nothing but what it writes (`FI_ATOMIC_REPLACE`).
+    pub const ATOMIC_REPLACE: u32 = 1 << 13;
+    /// The inode became dirty meanwhile (`FI_ATOMIC_DIRTIED`).
+    pub const ATOMIC_DIRTIED: u32 = 1 << 14;
+    /// It holds the blocks of another file's atomic write (`FI_COW_FILE`).
+    pub const COW: u32 = 1 << 15;
 }
 
 /// Fields of an inode.
@@ -122,6 +132,10 @@ pub(crate) struct Inode {
     /// that a flush has made durable.
     pub(super) arrived: Cell<u64>,
     pub(super) flushed: Cell<u64>,
+    /// Holds the blocks of its atomic writes; made by the first (`cow_inode`).
+    pub(super) cow: RefCell<Option<Rc<Inode>>>,
+    /// Length when its atomic write began (`original_i_size`).
+    pub(super) original_size: Cell<u64>,
     /// Being freed: no longer to be found.
     pub(super) gone: Cell<bool>,
     pub(super) fs: Weak<F2fs>,
@@ -208,6 +222,7 @@ impl Inode {
             && self.has_disk_times()
             && self.dirty_pages.get() == 0
             && self.nlink() > 0
+            && self.cow.borrow().is_none()
             && self.map.is_idle()
     }
 
@@ -294,7 +309,12 @@ impl F2fs {
         }
         if !inode.is(fi::DIRTY) {
             inode.set(fi::DIRTY);
-            inode.map.mark_inode_dirty();
+            if inode.is_held_back() {
+                inode.set(fi::ATOMIC_DIRTIED);
+            }
+            if !inode.is(fi::ATOMIC) {
+                inode.map.mark_inode_dirty();
+            }
         }
     }
 
@@ -399,6 +419,8 @@ impl F2fs {
             is_moved: Cell::new(false),
             arrived: Cell::new(0),
             flushed: Cell::new(0),
+            cow: RefCell::default(),
+            original_size: Cell::new(0),
             gone: Cell::new(false),
             fs: Rc::downgrade(self),
             _tally: Tally::new(LiveKind::Inode),

@@ -101,7 +101,9 @@ impl F2fs {
         d.gid = f.gid.into();
         d.links = f.nlink.into();
         d.blocks = (f.blocks + 1).into();
-        d.size = inode.size.get().into();
+        if !inode.is_held_back() {
+            d.size = inode.size.get().into();
+        }
         let ext = if f.mode & mode::TYPE == mode::FILE && self.opts.extent_cache {
             inode.extents.borrow().largest
         } else {

@@ -10,7 +10,7 @@ use wp_medium::Slice;
 use wp_vfs::{ErrSeqCursor, page_stores};
 
 use super::data::{BLOCK, block_range};
-use super::inode::Inode;
+use super::inode::{Inode, fi};
 use super::mount::F2fs;
 
 impl F2fs {
@@ -33,6 +33,10 @@ impl F2fs {
         for store in page_stores(offset, data) {
             let start = store.start;
             let _lock = self.lock_for_write(inode).await;
+            if inode.is(fi::ATOMIC) {
+                // The store gets SIGBUS.
+                return Err(FsError::Fault);
+            }
             self.convert_inline(inode).await?;
             let size = inode.size.get();
             let block = start / BLOCK;

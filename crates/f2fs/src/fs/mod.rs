@@ -7,13 +7,13 @@
 //!                with data of the same file.
 //!             2. a segment that was emptied is given out after the next checkpoint only.
 //!             3. blocks of a log are sent in the order in which they were given out.
-//! Left out:   quotas, encryption, compression, casefolding, verity, atomic writes, pinned files,
-//!             ATGC, `checkpoint=disable`, `mode=fragment`; images that need them are refused by
-//!             name.
+//! Left out:   quotas, encryption, compression, casefolding, verity, pinned files, ATGC,
+//!             `checkpoint=disable`, `mode=fragment`; images that need them are refused by name.
 //! Source:     Linux `fs/f2fs`; behaviour checked against the reference kernels.
 
 mod alloc;
 mod arrivals;
+mod atomic;
 mod balance;
 mod bitmap;
 mod checkpoint;

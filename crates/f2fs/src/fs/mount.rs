@@ -118,6 +118,8 @@ pub struct MountOptions {
     /// Roll-forward leaves what it reads as it is, blocks and zones, until it has written its
     /// checkpoint ([`RecoverOptions::aside`](crate::image::RecoverOptions::aside)).
     pub recover_aside: bool,
+    /// An atomic write reserves no blocks in the file itself (ours).
+    pub atomic_all_apart: bool,
     /// fdatasync takes an inode for clean of which no block was added, as until "f2fs: fix
     /// fdatasync" (281518c694a5): a length or a node with holes that only memory has is not sent.
     pub old_fdatasync: bool,
@@ -163,6 +165,7 @@ impl MountOptions {
             size_before_sync: false,
             fsync_alone: false,
             recover_aside: false,
+            atomic_all_apart: false,
             old_fdatasync: false,
             old_zero_range: false,
             min_fsync_blocks: 8,

@@ -8,12 +8,12 @@ use wp_block::PlugGuard;
 use wp_cache::{Fut, Readahead, WbControl};
 use wp_medium::Slice;
 use wp_vfs::{
-    Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType, InUse, Kiocb,
-    NodeSpec, Opened, Reserve, Seek, StatFs, SyncKind, XattrSet, closed, opened,
+    AtomicWrite, Attr, AttrChange, Call, DirEntry, ErrSeqCursor, FileFlags, FileSystem, FileType,
+    InUse, Kiocb, NodeSpec, Opened, Reserve, Seek, StatFs, SyncKind, XattrSet, closed, opened,
 };
 
 use super::data::block_range;
-use super::inode::Inode;
+use super::inode::{Inode, fi};
 use super::mount::F2fs;
 use crate::disk;
 use crate::disk::inode::flag;
@@ -215,13 +215,18 @@ impl FileSystem for Mounted {
     }
 
     fn release<'a>(&'a self, ino: Ino, write: bool) -> Call<'a, ()> {
+        let is_last = move |inode: &Inode| write && inode.writers.get() == 1;
         if let Some(inode) = self.0.files.inodes.borrow().get(ino.0)
             && inode.nlink() > 0
+            && !(inode.is(fi::ATOMIC) && is_last(inode))
         {
             return Call::now(closed(&**inode, write));
         }
         Call::later(async move {
             let inode = self.get(ino).await?;
+            if is_last(&inode) {
+                self.0.abort_unfinished(&inode).await;
+            }
             closed(&*inode, write)?;
             self.0.free_if_unused(&inode).await
         })
@@ -336,11 +341,32 @@ impl FileSystem for Mounted {
         Box::pin(async { Ok(()) })
     }
 
+    fn has_atomic_writes(&self) -> bool {
+        true
+    }
+
+    fn atomic_write<'a>(
+        &'a self,
+        ino: Ino,
+        what: AtomicWrite,
+        told: &'a ErrSeqCursor,
+    ) -> Fut<'a, ()> {
+        Box::pin(async move {
+            let inode = self.get(ino).await?;
+            let user = InUse::new(&inode);
+            let out = self.0.atomic_write(&inode, what, told).await;
+            self.done(user, out).await
+        })
+    }
+
     fn stat_fs<'a>(&'a self) -> Fut<'a, StatFs> {
         Box::pin(async move { Ok(self.0.stat()) })
     }
 
     fn unmount<'a>(&'a self) -> Fut<'a, ()> {
-        Box::pin(async move { self.0.unmount_all().await })
+        Box::pin(async move {
+            self.0.abort_all().await;
+            self.0.unmount_all().await
+        })
     }
 }

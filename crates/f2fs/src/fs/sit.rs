@@ -170,6 +170,18 @@ impl F2fs {
         space.invalidate(addr);
     }
 
+    /// A block that was given up since the last checkpoint is in use again
+    /// (`f2fs_replace_block` with `recover_newaddr`).
+    pub(crate) fn revalidate(&self, addr: u32) {
+        let mut space = self.space.borrow_mut();
+        space.now = self.mtime();
+        let Some((segment, _)) = space.g.place(addr) else { return };
+        space.touch(addr, 0);
+        space.update(addr, true);
+        space.segs.emptied.put(segment, false);
+        space.locate_dirty(segment);
+    }
+
     /// Did the last checkpoint have the block in use, or is it newer (`f2fs_is_checkpointed_data`)?
     /// Yes for what is no block.
     pub(crate) fn is_checkpointed_data(&self, addr: u32) -> bool {

@@ -350,6 +350,7 @@ impl F2fs {
     /// A new length (`f2fs_setattr` with `ATTR_SIZE`). The caller has the inode's `lock`.
     pub(super) async fn set_length(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<()> {
         let old = inode.size.get();
+        F2fs::check_not_atomic(inode)?;
         if size > inode.shape().blocks_max() * 4096 {
             return Err(FsError::TooBig);
         }

@@ -48,7 +48,7 @@ impl F2fs {
     /// Does a file's data stay where it is, if it can (`need_inplace_update`)? `gc`: its block is
     /// being moved.
     fn updates_in_place(&self, inode: &Inode, gc: bool) -> bool {
-        if self.is_lfs() || inode.is_dir() || gc || self.opts.oprw {
+        if self.is_lfs() || inode.is_dir() || gc || self.opts.oprw || inode.is(fi::ATOMIC) {
             return false;
         }
         if inode.has_advice(advise::COLD) {
@@ -118,7 +118,8 @@ impl F2fs {
     ) -> FsResult<bool> {
         let mut op: Option<OpGuard> = None;
         loop {
-            let tree = inode.map_lock.lock().await;
+            let owner = self.owner_of(inode, b.block()).await?;
+            let tree = owner.map_lock.lock().await;
             if is_on_its_way(b) {
                 drop(tree);
                 self.wait_on_page_writeback(b, Kind::Data, true).await;
@@ -134,14 +135,14 @@ impl F2fs {
                 self.write_in_place(inode, b, how, at, run.as_deref_mut())?;
                 return Ok(true);
             }
-            let dn = match self.dnode(inode, b.block(), Find::Lookup).await? {
+            let dn = match self.dnode(&owner, b.block(), Find::Lookup).await? {
                 Found::At(dn) => dn,
                 Found::Hole(_) => {
                     self.drop_dirty(inode, b);
                     return Ok(false);
                 }
             };
-            let old = self.checked(inode, dn.addr(inode, dn.slot))?;
+            let old = self.checked(&owner, dn.addr(&owner, dn.slot))?;
             if old == addr::NULL {
                 // It was cut off.
                 self.drop_dirty(inode, b);
@@ -162,17 +163,18 @@ impl F2fs {
                 op = Some(self.lock_op().await);
                 continue;
             }
-            return self.write_out_of_place(inode, b, how, &dn, old).await.map(|()| true);
+            let place = (&owner, &dn, old);
+            return self.write_out_of_place(inode, b, how, place).await.map(|()| true);
         }
     }
 
+    /// `owner`: the inode of the node, which has the block at `old`.
     async fn write_out_of_place(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         b: &Rc<Buffer>,
         how: How,
-        dn: &Dnode,
-        old: u32,
+        (owner, dn, old): (&Rc<Inode>, &Dnode, u32),
     ) -> FsResult<()> {
         let version = self.nat(dn.nid).await?.version;
         let was_dirty = b.flag(BufFlag::Dirty);
@@ -184,7 +186,7 @@ impl F2fs {
             self.count_clean(inode);
         }
         b.clear(GCING);
-        self.move_block(inode, dn, dn.slot, new).await;
+        self.move_block(owner, dn, dn.slot, new).await;
         inode.set(fi::APPEND_WRITE);
         Ok(())
     }
@@ -353,6 +355,10 @@ impl F2fs {
             Err(FsError::NotFound) => return Ok(false),
             Err(e) => return Err(e),
         };
+        if inode.is(fi::ATOMIC | fi::COW) {
+            self.gc.has_skipped.set(true);
+            return Ok(false);
+        }
         let Some(_move) = Move::try_begin(&inode) else {
             self.gc.has_skipped.set(true);
             return Ok(false);

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use wp_base::{FsError, FsResult, Time};
 use wp_medium::Slice;
-use wp_vfs::{Attr, AttrChange, DeviceNumber, DirEntry, FileType, Seek, StatFs, TimeSpec, Vfs};
+use wp_vfs::{
+    AtomicWrite, Attr, AttrChange, DeviceNumber, DirEntry, FileType, Seek, StatFs, TimeSpec, Vfs,
+};
 use wp_workload::program::{Alloc, Call, Data, Flags, Player, Program, Step};
 
 use crate::control::{Control, Lines};
@@ -378,6 +380,10 @@ impl Live {
             return Ok(());
         }
         self.call(if data_only { Call::Fdatasync(fd) } else { Call::Fsync(fd) }).await
+    }
+
+    pub(crate) async fn atomic_write(&self, fd: u32, what: AtomicWrite) -> FsResult<()> {
+        self.call(Call::Atomic(fd, what)).await
     }
 
     pub(crate) async fn allocate(&self, fd: u32, mode: i32, at: u64, len: u64) -> FsResult<()> {

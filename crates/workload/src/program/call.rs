@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use wp_vfs::{DeviceNumber, FileFlags, FileType, RenameHow, Seek, TimeSpec};
+use wp_vfs::{AtomicWrite, DeviceNumber, FileFlags, FileType, RenameHow, Seek, TimeSpec};
 
+use super::advise::Advise;
 use super::data::Data;
 use super::words::Word;
 
@@ -175,34 +176,6 @@ impl Alloc {
     }
 }
 
-/// What `fadvise` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advise {
-    /// Nothing of its reads (`POSIX_FADV_NORMAL`).
-    Normal,
-    /// They are in order (`POSIX_FADV_SEQUENTIAL`).
-    Sequential,
-    /// They are not (`POSIX_FADV_RANDOM`).
-    Random,
-    /// What is cached is not needed any more (`POSIX_FADV_DONTNEED`).
-    DontNeed,
-}
-
-impl Advise {
-    /// Their names.
-    pub const NAMES: [(&'static str, Advise); 4] = [
-        ("normal", Advise::Normal),
-        ("sequential", Advise::Sequential),
-        ("random", Advise::Random),
-        ("dontneed", Advise::DontNeed),
-    ];
-
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        Advise::NAMES.iter().find(|(_, a)| *a == self).map_or("", |(n, _)| n)
-    }
-}
-
 /// A system call. Descriptors are numbers of the program's own, below 64; `.` is the root directory
 /// of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -353,6 +326,8 @@ pub enum Call {
     Chattr(String, FileFlags),
     /// `lseek` with `SEEK_DATA` or `SEEK_HOLE`: descriptor, offset.
     Seek(u32, Seek, u64),
+    /// An ioctl of F2FS' atomic writes.
+    Atomic(u32, AtomicWrite),
     /// `mkcp`: makes a checkpoint; `true`: and a snapshot of it (`mkcp -s`).
     Mkcp(bool),
     /// `chcp`: makes checkpoint N a snapshot (`ss`), or one no more (`cp`).
@@ -446,6 +421,7 @@ impl Call {
             Call::Chattr(..) => "chattr",
             Call::Seek(_, Seek::Data, _) => "seek_data",
             Call::Seek(_, Seek::Hole, _) => "seek_hole",
+            Call::Atomic(_, what) => what.word(),
             Call::Mkcp(_) => "mkcp",
             Call::Chcp(..) => "chcp",
             Call::Rmcp(_) => "rmcp",
@@ -502,6 +478,7 @@ impl Call {
             | Call::SyncFileRange(fd, ..)
             | Call::Linkat(fd, _)
             | Call::Seek(fd, ..)
+            | Call::Atomic(fd, _)
             | Call::Fallocate(fd, ..) => vec![fd],
             Call::CopyFileRange { from, to, .. }
             | Call::Reflink { from, to, .. }
@@ -583,6 +560,7 @@ impl Call {
             | Call::Ftruncate(..)
             | Call::Fallocate(..)
             | Call::Seek(..)
+            | Call::Atomic(..)
             | Call::Ack(_)
             | Call::Mkcp(_)
             | Call::Chcp(..)
@@ -603,7 +581,8 @@ impl fmt::Display for Call {
             | Call::Fdatasync(fd)
             | Call::Fbarrier(fd)
             | Call::Fdatabarrier(fd)
-            | Call::Syncfs(fd) => write!(f, "{name} {fd}"),
+            | Call::Syncfs(fd)
+            | Call::Atomic(fd, _) => write!(f, "{name} {fd}"),
             Call::Sync | Call::DropCaches => f.write_str(name),
             Call::Pwrite { fd, len, at, data, .. } | Call::MmapWrite { fd, len, at, data } => {
                 write!(f, "{name} {fd} {len} {at} ")?;

@@ -24,6 +24,7 @@
 //! `tear`, `heal`, `expect`, `power_failure`, `pread`, `drop_caches`, `mark`, `fbarrier`,
 //! `fdatabarrier` and threads. [`Player`] does the calls on a mounted file system of ours.
 
+mod advise;
 mod call;
 mod data;
 mod fault;
@@ -41,7 +42,8 @@ use wp_base::FsError;
 use parse::call;
 use words::Words;
 
-pub use call::{AIO_MOST, Advise, Alloc, Call, Flags, LIMITS};
+pub use advise::Advise;
+pub use call::{AIO_MOST, Alloc, Call, Flags, LIMITS};
 pub use data::{Data, MAGIC_SEED, contents};
 pub use fault::{Asked, Fault, Place, Slow, Tear};
 pub use play::{Ended, Player};
@@ -291,6 +293,7 @@ mod tests {
                     chattr f append,immutable\nchattr f none\nsubvolume_create s\n\
                     snapshot s d/t\nsnapshot . u readonly\nsubvolume_delete s\n\
                     seek_data 0 4096\nseek_hole 0 7\n\
+                    atomic_start 0\natomic_replace 0\natomic_commit 0\natomic_abort 0\n\
                     open 1 . rw,excl,tmpfile\nlinkat 1 t\nrenameat2 a b exchange\n\
                     renameat2 a b noreplace\nrenameat2 a b whiteout\nmknod c char 1 3\n\
                     mknod b block 259 300\nmkfifo p\nchmod f 4755\nchown f 1000 100\n\

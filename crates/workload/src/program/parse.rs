@@ -1,8 +1,9 @@
 //! Calls of programs out of their words.
 
-use wp_vfs::{DeviceNumber, FileFlags, FileType, Seek};
+use wp_vfs::{AtomicWrite, DeviceNumber, FileFlags, FileType, Seek};
 
-use super::call::{AIO_MOST, Advise, Alloc, COPY_MAX, Call, Flags, LIMITS, RENAMES, XATTR_MAX};
+use super::advise::Advise;
+use super::call::{AIO_MOST, Alloc, COPY_MAX, Call, Flags, LIMITS, RENAMES, XATTR_MAX};
 use super::data::Data;
 use super::pwrite;
 use super::words::{Words, one_of};
@@ -85,14 +86,7 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "seek_data" => Call::Seek(w.fd()?, Seek::Data, w.number()?),
         "seek_hole" => Call::Seek(w.fd()?, Seek::Hole, w.number()?),
         "mkcp" => Call::Mkcp(w.option("-s")?),
-        "chcp" => {
-            let is_snapshot = match w.text()? {
-                "ss" => true,
-                "cp" => false,
-                mode => return Err(format!("`{mode}`: one of ss, cp")),
-            };
-            Call::Chcp(is_snapshot, w.number()?)
-        }
+        "chcp" => Call::Chcp(is_snapshot(w.text()?)?, w.number()?),
         "rmcp" => Call::Rmcp(w.number()?),
         "removexattr" => Call::RemoveXattr(w.owned()?, w.owned()?),
         "pread" => Call::Pread { fd: w.fd()?, len: w.small(LIMITS.1 + 1)?, at: w.number()? },
@@ -115,6 +109,9 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
         "mark" => Call::Mark(w.owned()?),
         "ack" => Call::Ack(Data::said(w.text()?)?),
         _ => {
+            if let Some(what) = AtomicWrite::of_word(name) {
+                return Ok(Call::Atomic(w.fd()?, what));
+            }
             return Err(match refused(name) {
                 Some(why) => format!("`{name}`: {why}"),
                 None => format!(
@@ -124,6 +121,15 @@ pub(super) fn call(name: &str, w: &mut Words<'_>) -> Result<Call, String> {
             });
         }
     })
+}
+
+/// The mode that `chcp` gives a checkpoint.
+fn is_snapshot(mode: &str) -> Result<bool, String> {
+    match mode {
+        "ss" => Ok(true),
+        "cp" => Ok(false),
+        mode => Err(format!("`{mode}`: one of ss, cp")),
+    }
 }
 
 /// What people look for and programs have not: what to do instead.

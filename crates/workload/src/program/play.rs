@@ -181,20 +181,12 @@ impl Player {
             Call::SubvolumeDelete(path) => vfs.delete_subvolume(path).await,
             Call::Chattr(path, flags) => vfs.chattr(path, *flags).await,
             Call::Seek(..) => self.seek(call).await.map(drop),
+            Call::Atomic(fd, what) => vfs.atomic_write(self.fd(*fd)?, *what).await,
             Call::Mkcp(_) => self.mkcp(call).await.map(drop),
             Call::Chcp(is_snapshot, number) => vfs.chcp(*number, *is_snapshot).await,
             Call::Rmcp(number) => vfs.rmcp(*number).await,
             Call::Pread { fd, len, at } => self.read(*fd, *at, *len).await.map(|_| ()),
-            Call::Fadvise(fd, what) => {
-                let fd = self.fd(*fd)?;
-                match what {
-                    Advise::Normal => vfs.fadvise(fd, Advice::Normal).await,
-                    Advise::Sequential => vfs.fadvise(fd, Advice::Sequential).await,
-                    Advise::Random => vfs.fadvise(fd, Advice::Random).await,
-                    // Who cannot forget keeps it, and says nothing.
-                    Advise::DontNeed => vfs.fadvise_dontneed(fd).await.map(drop),
-                }
-            }
+            Call::Fadvise(fd, what) => self.advise(self.fd(*fd)?, *what).await,
             Call::AioWrite { .. } | Call::AioRead { .. } => self.submit(call, 0).await,
             Call::AioWait(n) => self.take_ended(*n).await.map(|_| ()),
             Call::DropCaches => {

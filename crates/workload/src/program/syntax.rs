@@ -103,6 +103,15 @@ pub const SYNTAX: &[Syntax] = &[
     line("setxattr PATH NAME BYTES SEED", "setxattr a user.x 40 1", "setxattr"),
     line("removexattr PATH NAME", "removexattr a user.x", "removexattr"),
     line(
+        "atomic_start FD",
+        "atomic_start 0",
+        "F2FS_IOC_START_ATOMIC_WRITE: writes up to atomic_commit are all there or none; F2FS, else \
+         ENOTTY",
+    ),
+    line("atomic_replace FD", "atomic_replace 0", "the same, and the file begins empty"),
+    line("atomic_commit FD", "atomic_commit 0", "without a start: fdatasync"),
+    line("atomic_abort FD", "atomic_abort 0", "none of the writes since the start is there"),
+    line(
         "mkcp [-s]",
         "mkcp -s",
         "a checkpoint of everything; -s: and a snapshot of it; NILFS2, else ENOTTY",

@@ -371,6 +371,8 @@ fn waits(call: &Call, past_cache: &BTreeSet<u32>) -> bool {
         | Call::SyncFileRange(..)
         | Call::AioWait(_)
         | Call::Mkcp(_)
+        // A start writes what is dirty, an abort waits for what is on its way.
+        | Call::Atomic(..)
         | Call::Pread { .. }
         // What shares extents writes what is dirty first; a copy tries that.
         | Call::CopyFileRange { .. }

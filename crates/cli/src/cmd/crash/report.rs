@@ -358,7 +358,7 @@ fn is_held(c: &Campaign, rule: Rule) -> bool {
         _ if c.profile.image_alone => rule == Rule::Recoverable,
         Rule::SizeAhead => c.profile.size_with_data || c.profile.cut_stays_cut,
         Rule::TailAhead => c.profile.tail_with_data,
-        Rule::MixedVersions => c.profile.one_version,
+        Rule::MixedVersions => c.profile.one_version || c.source.commits(),
         Rule::Order => c.profile.names_in_order,
         Rule::Replaced => c.profile.replaces_whole,
         _ => true,
