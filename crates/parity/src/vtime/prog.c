@@ -374,6 +374,11 @@ static long call(char **w, uint64_t *start, uint64_t *end) {
     else if (!strcmp(c, "subvolume_delete")) T(subvolume(BTRFS_IOC_SNAP_DESTROY, w[1], 0, 0));
     else if (!strcmp(c, "snapshot")) T(subvolume(BTRFS_IOC_SNAP_CREATE_V2, w[2], w[1], w[3] != 0));
     else if (!strcmp(c, "chattr")) T(change_flags(w[1], w[2]));
+    // F2FS_IOC_START_ATOMIC_WRITE and those beside it, of include/uapi/linux/f2fs.h.
+    else if (!strcmp(c, "atomic_start")) T(ioctl(fd, _IO(0xf5, 1)));
+    else if (!strcmp(c, "atomic_replace")) T(ioctl(fd, _IO(0xf5, 25)));
+    else if (!strcmp(c, "atomic_commit")) T(ioctl(fd, _IO(0xf5, 2)));
+    else if (!strcmp(c, "atomic_abort")) T(ioctl(fd, _IO(0xf5, 5)));
     else if (!strcmp(c, "mkcp")) T(mkcp(w[1] && !strcmp(w[1], "-s")));
     else if (!strcmp(c, "chcp")) T(change_mode(a, !strcmp(w[1], "ss") ? NILFS_SNAPSHOT : NILFS_CHECKPOINT));
     else if (!strcmp(c, "rmcp")) {
