@@ -330,6 +330,14 @@ pub static TECHNIQUES: &[Technique] = &[
         ..F2FS
     },
     Technique {
+        name: "f2fs-atomic",
+        about: "atomic writes: what is written between START_ATOMIC_WRITE and COMMIT goes to blocks \
+            apart, which COMMIT gives to the file as a whole; durable only later (H4)",
+        since: Some((5, 19)),
+        unsafe_without: &[("a wait for the last node", "H4")],
+        ..F2FS
+    },
+    Technique {
         name: "oprw",
         about: "order-preserving recovery by write pointers: recovery ignores a node whose data \
             was not written, so fsync sends nodes without waiting for data",

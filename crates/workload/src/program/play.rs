@@ -197,6 +197,16 @@ impl Player {
         }
     }
 
+    async fn advise(&self, fd: Fd, what: Advise) -> FsResult<()> {
+        match what {
+            Advise::Normal => self.vfs.fadvise(fd, Advice::Normal).await,
+            Advise::Sequential => self.vfs.fadvise(fd, Advice::Sequential).await,
+            Advise::Random => self.vfs.fadvise(fd, Advice::Random).await,
+            // Who cannot forget keeps it, and says nothing.
+            Advise::DontNeed => self.vfs.fadvise_dontneed(fd).await.map(drop),
+        }
+    }
+
     /// `pwrite`, or with `atomic` an untorn one; answers how many bytes were written. Errors: as
     /// [`Player::call`].
     pub async fn write(&self, fd: u32, at: u64, data: &[Slice], atomic: bool) -> FsResult<u64> {

@@ -9,6 +9,7 @@
 //!             3. what comes out depends on technique, length and seed only.
 
 mod beside;
+mod f2fs_atomic;
 mod fast_commit;
 mod files;
 mod force_copy;
@@ -66,6 +67,7 @@ pub static JUDGES: &[Judge] = &[
     Judge { technique: "optr", measure: optr::measure },
     Judge { technique: "queue-depth", measure: queue_depth::measure },
     Judge { technique: "qasio", measure: qasio::measure },
+    Judge { technique: "f2fs-atomic", measure: f2fs_atomic::measure },
     Judge { technique: "untorn", measure: untorn::measure },
     Judge { technique: "fast-commit", measure: fast_commit::measure },
 ];

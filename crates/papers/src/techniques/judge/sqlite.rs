@@ -8,7 +8,7 @@
 use wp_base::FsResult;
 use wp_machine::MachineError;
 use wp_medium::Slice;
-use wp_vfs::{Fd, OpenFlags, Vfs};
+use wp_vfs::{AtomicWrite, Fd, OpenFlags, Vfs};
 
 use super::beside::Setup;
 
@@ -30,17 +30,33 @@ pub(super) enum Commit {
     Syncs,
     /// Those that only order (of the journal) start the write and wait for nothing.
     Orders,
+    /// No journal: F2FS writes the pages atomically, and an fdatasync follows
+    /// (`SQLITE_ENABLE_BATCH_ATOMIC_WRITE`, as `sqlite3PagerCommitPhaseOne` does it).
+    Batch,
 }
 
 async fn order(v: &Vfs, fd: Fd, commit: Commit) -> FsResult<()> {
     match commit {
-        Commit::Syncs => v.fsync(fd).await,
+        Commit::Syncs | Commit::Batch => v.fsync(fd).await,
         Commit::Orders => v.fadvise_dontneed(fd).await.map(drop),
     }
 }
 
+async fn write_pages(v: &Vfs, db: Fd, n: u64, page: impl Fn(u64) -> u64) -> FsResult<()> {
+    for k in 0..CHANGED {
+        v.pwrite(db, page(k), &[Slice::pattern(n + 2, page(k), PAGE as u32)]).await?;
+    }
+    Ok(())
+}
+
 async fn insert(v: &Vfs, db: Fd, n: u64, commit: Commit) -> FsResult<()> {
     let page = |k: u64| if k == 0 { 0 } else { 1 + n % (PAGES - 1) } * PAGE;
+    if commit == Commit::Batch {
+        v.atomic_write(db, AtomicWrite::Start).await?;
+        write_pages(v, db, n, page).await?;
+        v.atomic_write(db, AtomicWrite::Commit).await?;
+        return v.fdatasync(db).await;
+    }
     let journal = v.open("db-journal", OpenFlags::CREATE, 0o644).await?;
     v.pwrite(journal, 0, &[Slice::pattern(n, 0, HEADER as u32)]).await?;
     for k in 0..CHANGED {
@@ -50,9 +66,7 @@ async fn insert(v: &Vfs, db: Fd, n: u64, commit: Commit) -> FsResult<()> {
     order(v, journal, commit).await?;
     v.pwrite(journal, 0, &[Slice::pattern(n + 1, 0, HEADER as u32)]).await?;
     order(v, journal, commit).await?;
-    for k in 0..CHANGED {
-        v.pwrite(db, page(k), &[Slice::pattern(n + 2, page(k), PAGE as u32)]).await?;
-    }
+    write_pages(v, db, n, page).await?;
     v.fsync(db).await?;
     v.close(journal).await?;
     v.unlink("db-journal").await
