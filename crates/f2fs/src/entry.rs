@@ -166,7 +166,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "atomic_all_apart",
         when: When::Mount,
         default: "",
-        help: "an atomic write reserves no blocks in the file before its commit; Linux does (fixes N32)",
+        help: "an atomic write reserves no blocks in the file before its commit; Linux does (fixes N42)",
     },
     OptionSpec {
         key: "old_fdatasync",

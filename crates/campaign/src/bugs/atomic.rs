@@ -8,7 +8,7 @@ use super::{BUG, Bug, Programs, Side};
 /// All of them.
 pub static BUGS: &[Bug] = &[
     Bug {
-        id: "N32",
+        id: "N42",
         what: "F2FS: an fsync between START_ATOMIC_WRITE and COMMIT writes nodes with the blocks that a write reserved behind the end, and recovery makes the file longer",
         affected: Side { fs: "f2fs,wait_first_node", ..F2FS },
         fixed: Side { fs: "f2fs,wait_first_node,atomic_all_apart", ..F2FS },
@@ -21,7 +21,7 @@ pub static BUGS: &[Bug] = &[
         ..BUG
     },
     Bug {
-        id: "N33",
+        id: "N43",
         what: "F2FS: an fsync of another thread sends nodes in the middle of COMMIT_ATOMIC_WRITE, and a part of it survives",
         affected: Side { fs: "f2fs,era=6.17,wait_first_node", ..F2FS },
         fixed: Side { fs: "f2fs,era=6.17,wait_first_node,fsync_alone", ..F2FS },

@@ -1,6 +1,6 @@
 //! Programs that write files atomically, with all that can come between: a sync, a checkpoint,
 //! another file's fsync, caches that are dropped, an abort, a close. Not an fsync of the file
-//! itself: F2FS makes it longer then (N32).
+//! itself: F2FS makes it longer then (N42).
 //!
 //! An inode of F2FS has up to 923 addresses, so that a commit takes one node or two.
 
