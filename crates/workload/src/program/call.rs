@@ -602,13 +602,12 @@ impl fmt::Display for Call {
                 write!(f, "{name} {} {} {}", Word(a), Word(b), rename_flag(*how))
             }
             Call::Snapshot { from, to, readonly } => {
-                let readonly = if *readonly { " readonly" } else { "" };
-                write!(f, "{name} {} {}{readonly}", Word(from), Word(to))
+                let end = if *readonly { " readonly" } else { "" };
+                write!(f, "{name} {} {}{end}", Word(from), Word(to))
             }
             Call::Linkat(fd, path) => write!(f, "{name} {fd} {}", Word(path)),
-            Call::Mknod(path, kind, device) => {
-                let (DeviceNumber { major, minor }, kind) = (device, kind.word());
-                write!(f, "{name} {} {kind} {major} {minor}", Word(path))
+            Call::Mknod(path, kind, DeviceNumber { major, minor }) => {
+                write!(f, "{name} {} {} {major} {minor}", Word(path), kind.word())
             }
             Call::Chmod(path, mode) => write!(f, "{name} {} {mode:04o}", Word(path)),
             Call::Chown(path, uid, gid) => write!(f, "{name} {} {uid} {gid}", Word(path)),

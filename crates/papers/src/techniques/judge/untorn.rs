@@ -36,10 +36,8 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
         ("untorn.refuse", Measured::value(wrong.len() as f64).why(why)),
         (
             "untorn.dblwr",
-            Measured::value(write.bytes).why(format!(
-                "pages of 4 KiB on ext4; pages per second {:.2} times",
-                write.speed
-            )),
+            Measured::value(write.bytes)
+                .why(format!("pages of 4 KiB on ext4; pages per second {:.2} times", write.speed)),
         ),
         ("untorn.qps", Measured::not_modelled("MySQL, threads and drive are not known")),
     ])
@@ -49,7 +47,7 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
 pub(super) fn observe(ask: Ask) -> Result<Vec<Observed>, MachineError> {
     let mut all = Vec::new();
     for row in torn::ROWS {
-        let found = torn::count(row, ask)?;
+        let found = torn::count(&row, ask)?;
         let per_million = found.torn as f64 * 1e6 / found.states.max(1) as f64;
         all.push(Observed {
             id: row.to_string(),
