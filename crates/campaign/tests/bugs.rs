@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 93] = [
+const FEW: [(&str, Range<u64>); 94] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -103,6 +103,7 @@ const FEW: [(&str, Range<u64>); 93] = [
     ("N39", 0..40),
     ("N40", 0..1),
     ("N41", 0..1),
+    ("N44", 0..1),
     ("H4", 0..1),
     ("N42", 0..1),
     ("N43", 0..1),

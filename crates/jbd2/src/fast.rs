@@ -166,11 +166,11 @@ impl Journal {
         FastWrites { writes: LogWrites::new(&self.rt) }
     }
 
-    /// The next log block of the area; `None`: it is full.
-    pub fn take_fast_block(&self) -> Option<u32> {
+    /// The next log block of the area; `None`: it is full. `spare` blocks at its end stay unused.
+    pub fn take_fast_block(&self, spare: u32) -> Option<u32> {
         let area = &mut self.st.borrow_mut().fast;
         let block = area.first + area.used;
-        if block >= area.end {
+        if block + spare >= area.end {
             return None;
         }
         area.used += 1;

@@ -526,6 +526,24 @@ fn linux_too_does_not_wait_for_the_blocks_before_the_tail_of_a_fast_commit() {
     assert_eq!(cut.names, "refused", "no mount after a power failure in a first fast commit");
 }
 
+/// N44: 63 fast commits of a block each fill the area; with 62, or with one more, which is a full
+/// commit, the mount is as it should be.
+#[test]
+fn linux_too_cannot_mount_where_the_area_of_fast_commits_is_full() {
+    let after = |count: u64| {
+        let mut text = "open 0 a rw,creat\nfsync 0\n".to_owned();
+        for n in 0..count {
+            text += &format!("pwrite 0 4096 {} {}\nfsync 0\n", n * 4096, n + 1);
+        }
+        with_fast_commits("N44", "", &text).map(|seen| seen.names)
+    };
+    // null_blk of 512 MiB: a journal of 4096 blocks and an area of 64, one of which is never used.
+    let Some(full) = after(63) else { return };
+    assert_eq!(full, "refused");
+    assert_ne!(after(62).expect("as before"), "refused");
+    assert_ne!(after(64).expect("as before"), "refused");
+}
+
 /// N34 to N38 and N40: the file system stops behind the last sync of each program.
 #[test]
 fn linux_too_loses_what_fast_commits_forget() {

@@ -38,6 +38,7 @@ const MENDS: &[Mend] = &[
     mend("ext4", "N38", "fast_fix=directories"),
     mend("ext4", "N39", "fast_fix=company"),
     mend("ext4", "N40", "fast_fix=attributes"),
+    mend("ext4", "N44", "fast_fix=area"),
     mend("ext4", "N9", "extent_max_zeroout_kb=0"),
     mend("f2fs", "R1", "wait_first_node"),
     mend("f2fs", "R2", "wait_last_node"),
@@ -89,7 +90,7 @@ fn candidates(c: &Campaign) -> Vec<(&'static Bug, String)> {
     };
     let has_fix = fs.name == "ext4" && fs.options.iter().any(|o| o.key == "fix");
     let of_version = all().filter(|_| has_fix).filter_map(|bug| {
-        let rule = bug.rule_name?;
+        let rule = bug.rule_name.filter(|rule| fast || !rule.starts_with("fast_"))?;
         let [(name, affected), (_, fixed)] = versions_of(bug)?;
         let lacks = holds(era, rule) == holds(affected, rule);
         let differs = holds(affected, rule) != holds(fixed, rule);

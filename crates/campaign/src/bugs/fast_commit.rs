@@ -120,6 +120,14 @@ pub static BUGS: &[Bug] = &[
         ..FAST
     },
     Bug {
+        id: "N44",
+        what: "ext4, fast commits: power fails when the last block of their area is written: the mount fails",
+        fixed: fast!(",fast_fix=area"),
+        rule: Rule::Recoverable,
+        programs: Programs::Made(fast::appends, 1),
+        ..FAST
+    },
+    Bug {
         id: "N41",
         what: "FastCommit's selective flush: a fast commit of one block sends no FLUSH, and the data stay in the volatile cache",
         affected: fast!(",fast_fix=all,fast_selective_flush"),

@@ -4,6 +4,19 @@ use wp_workload::program::{Call, Program, Step};
 
 use super::{BLOCK, CREATE, Writer};
 
+/// A file is appended to and synced, again and again: more of the shortest fast commits than
+/// the area has blocks, on the smallest file system.
+pub fn appends(seed: u64) -> Program {
+    let mut w = Writer::new(seed, "programs that append");
+    w.open(0, "a", CREATE);
+    w.call(Call::Fsync(0));
+    for n in 0..20 {
+        w.write(0, n * u64::from(BLOCK), BLOCK);
+        w.call(Call::Fsync(0));
+    }
+    Program(w.steps)
+}
+
 /// A file is synced, which is a full commit; then files with long names are made, and the first
 /// file is written and synced.
 pub fn names(seed: u64) -> Program {

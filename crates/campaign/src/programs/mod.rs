@@ -36,6 +36,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("save", save::in_place),
     ("fill", fill::round_the_log),
     ("fast-names", fast::names),
+    ("fast-appends", fast::appends),
     ("far", far::behind_the_inode),
     ("moved", moved::directories),
     ("ordered", ordered::logs),

@@ -1,5 +1,7 @@
 //! The axes, and what is at each of their crossings.
 
+use std::collections::BTreeMap;
+
 use wp_machine::MachineError;
 use wp_vfs::{FsEntry, Options};
 
@@ -37,6 +39,7 @@ const EXT4_LITERATURE: &[(&str, &[&str], &[&str])] = &[
     ("force-copy", &["unwritten-first", "force-copy"], &["volatile", "plp"]),
     ("optr", &["unwritten-first", "optr"], &["optr", "volatile"]),
     ("optr-nobarrier", &["unwritten-first", "optr-nobarrier"], &["optr"]),
+    ("fast-commit", &["unwritten-first", "fast-commit"], &["volatile", "plp"]),
 ];
 
 /// F2FS' modes of fsync.
@@ -159,7 +162,7 @@ impl Combination {
     }
 
     /// Options of mkfs and mount: those of the techniques, then `more` (which replace them, but for
-    /// `fix`, whose values are joined).
+    /// `fix` and `fast_fix`, whose values are joined).
     ///
     /// Errors: one that the file system does not have.
     pub fn options(&self, more: &[&str]) -> Result<Options, MachineError> {
@@ -172,15 +175,15 @@ impl Combination {
             }
         }
         options.set("era", self.era, specs).map_err(config)?;
-        let mut fixes = Vec::new();
+        let mut fixes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for part in more.iter().flat_map(|m| m.split(',')).filter(|p| !p.is_empty()) {
             match part.split_once('=').unwrap_or((part, "true")) {
-                ("fix", rule) => fixes.push(rule),
+                (key @ ("fix" | "fast_fix"), rule) => fixes.entry(key).or_default().push(rule),
                 (key, value) => options.set(key, value, specs).map_err(config)?,
             }
         }
-        if !fixes.is_empty() {
-            options.set("fix", &fixes.join("+"), specs).map_err(config)?;
+        for (key, values) in fixes {
+            options.set(key, &values.join("+"), specs).map_err(config)?;
         }
         Ok(options)
     }

@@ -33,7 +33,12 @@ struct Known {
 }
 
 const LOST: &[Rule] = &[Rule::LostSync];
+const FAST: &[Rule] = &[Rule::LostSync, Rule::Metadata, Rule::Recoverable, Rule::Order];
 const SHOWN: &[Rule] = &[Rule::Exposure, Rule::LostSync, Rule::Metadata, Rule::Recoverable];
+
+fn has_fast_commits(c: &Combination) -> bool {
+    c.has("fast-commit")
+}
 
 fn is_volatile(c: &Combination) -> bool {
     c.drive.is_volatile()
@@ -116,6 +121,22 @@ const KNOWN: &[Known] = &[
         mend: "direct=log",
         is_in: |c| is_past_the_cache(c) && c.kernel() >= (5, 17),
     },
+    Known { id: "H1", rules: FAST, mend: "fast_fix=blocks", is_in: has_fast_commits },
+    Known { id: "N33", rules: FAST, mend: "fast_fix=head", is_in: has_fast_commits },
+    Known { id: "N34", rules: FAST, mend: "fast_fix=unnamed", is_in: has_fast_commits },
+    Known { id: "N35", rules: FAST, mend: "fast_fix=unlinked", is_in: has_fast_commits },
+    Known { id: "N36", rules: FAST, mend: "fast_fix=ineligible", is_in: has_fast_commits },
+    Known { id: "N37", rules: FAST, mend: "fast_fix=untracked", is_in: has_fast_commits },
+    Known { id: "N38", rules: FAST, mend: "fast_fix=directories", is_in: has_fast_commits },
+    Known { id: "N39", rules: FAST, mend: "fast_fix=company", is_in: has_fast_commits },
+    Known { id: "N40", rules: FAST, mend: "fast_fix=attributes", is_in: has_fast_commits },
+    Known { id: "N44", rules: FAST, mend: "fast_fix=area", is_in: has_fast_commits },
+    Known {
+        id: "N32",
+        rules: LOST,
+        mend: "size_before_sync",
+        is_in: |c| c.fs.name == "ext4" && c.kernel() >= (5, 5),
+    },
 ];
 
 /// Numbers and names of all holes, in the order of reports.
@@ -143,6 +164,9 @@ fn of_version(c: &Combination) -> Vec<Hole> {
     };
     let affects = |bug: &'static bugs::Bug| {
         let rule = bug.rule_name?;
+        if rule.starts_with("fast_") && !has_fast_commits(c) {
+            return None;
+        }
         let [(fs, affected), (_, fixed)] = bugs::versions_of(bug)?;
         if fs != c.fs.name || c.fs.options.iter().all(|o| o.key != "fix") {
             return None;

@@ -105,6 +105,7 @@ impl Ext4 {
         let each = barrier && self.opts.era.fast_flushes_every_block;
         let others = if each { forced } else { Flags::NONE };
         let mut records = Records::new(journal, &self.rt, self.bs().bytes(), flags, others);
+        records.spare = u32::from(self.opts.fast.fixes.area);
         let tid = journal.running_tid().ok_or(FsError::Io)?;
         let plug = self.bdev.queue().plug();
         self.put_all(&mut records, tid, &inodes).await?;

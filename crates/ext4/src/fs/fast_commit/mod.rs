@@ -57,6 +57,9 @@ pub struct Fixes {
     pub untracked: bool,
     /// N38: a directory that comes or goes makes the next commit a full one.
     pub directories: bool,
+    /// N44: the last block of the area stays unused: recovery reads on until a block ends it, and
+    /// behind the last there is none.
+    pub area: bool,
     /// N40: a change of a file with a block of attributes makes the next commit a full one.
     pub attributes: bool,
     /// N39: whoever has waited for another's fast commit writes one of its own.
@@ -68,7 +71,7 @@ type Fix = fn(&mut Fixes) -> &mut bool;
 
 impl Fixes {
     /// The names, and what each turns on.
-    const NAMES: [(&'static str, Fix); 9] = [
+    const NAMES: [(&'static str, Fix); 10] = [
         ("blocks", |f| &mut f.blocks),
         ("head", |f| &mut f.head),
         ("unnamed", |f| &mut f.unnamed),
@@ -78,6 +81,7 @@ impl Fixes {
         ("directories", |f| &mut f.directories),
         ("company", |f| &mut f.company),
         ("attributes", |f| &mut f.attributes),
+        ("area", |f| &mut f.area),
     ];
 
     /// Names joined by `+`, or `all`. `None`: there is no such name.

@@ -30,6 +30,8 @@ pub(super) struct Records<'a> {
     open: Option<Block>,
     /// The first block is written last ([`Records::hold_first`]), and is this.
     holds: bool,
+    /// Blocks at the end of the area that stay unused.
+    pub spare: u32,
     held: Option<Block>,
     /// What was submitted.
     pub writes: FastWrites,
@@ -53,6 +55,7 @@ impl<'a> Records<'a> {
             crc: 0,
             open: None,
             holds: false,
+            spare: 0,
             held: None,
             writes: journal.fast_writes(),
         }
@@ -113,7 +116,7 @@ impl<'a> Records<'a> {
         }
         if self.open.is_none() {
             self.rt.cpu(CpuOp::JournalBlock, 1).await;
-            let log = self.journal.take_fast_block().ok_or(FsError::NoSpace)?;
+            let log = self.journal.take_fast_block(self.spare).ok_or(FsError::NoSpace)?;
             self.open = Some(Block { log, page: Page::zeroed(), used: 0 });
         }
         let block = self.open.as_mut().expect("one is open");
