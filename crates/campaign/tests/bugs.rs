@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 94] = [
+const FEW: [(&str, Range<u64>); 95] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -104,6 +104,7 @@ const FEW: [(&str, Range<u64>); 94] = [
     ("N40", 0..1),
     ("N41", 0..1),
     ("N44", 0..1),
+    ("N45", 0..40),
     ("H4", 0..1),
     ("N42", 0..1),
     ("N43", 0..1),

@@ -151,7 +151,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "fast_fix",
         when: When::Mount,
         default: "",
-        help: "with fast_commit: holes of Linux to fix, joined by +: blocks (H1), head (N33), unnamed (N34), unlinked (N35), ineligible (N36), untracked (N37), directories (N38), company (N39), attributes (N40), area (N44), or all",
+        help: "with fast_commit: holes of Linux to fix, joined by +: blocks (H1), head (N33), unnamed (N34), unlinked (N35), ineligible (N36), untracked (N37), directories (N38), company (N39), attributes (N40), area (N44), orphans (N45), or all",
     },
     OptionSpec {
         key: "fast_selective_flush",
@@ -466,7 +466,7 @@ fn fast_options(o: &Options) -> FsResult<FastOptions> {
     let fixes = FastFixes::parse(o.get("fast_fix", OPTIONS).unwrap_or_default());
     let fixes = fixes.ok_or(FsError::Invalid(
         "fast_fix: blocks, head, unnamed, unlinked, ineligible, untracked, directories, company, \
-         attributes, area, or all",
+         attributes, area, orphans, or all",
     ))?;
     Ok(FastOptions { fixes, selective_flush: switch(o, "fast_selective_flush") })
 }

@@ -128,6 +128,17 @@ pub static BUGS: &[Bug] = &[
         ..FAST
     },
     Bug {
+        id: "N45",
+        what: "ext4, fast commits: one beside an extending direct write has its blocks, not its length, and no orphan: fsck finds damage",
+        fixed: fast!(",fast_fix=orphans"),
+        rule: Rule::Metadata,
+        programs: Programs::Threads(
+            "open 0 a rw,creat\nopen 1 a rw,direct\nopen 2 b rw,creat\nsync\njoin\n\
+             thread 1: pwrite 1 8192 8192 1\nthread 2: pwrite 2 4096 0 2\nthread 2: fsync 2",
+        ),
+        ..FAST
+    },
+    Bug {
         id: "N41",
         what: "FastCommit's selective flush: a fast commit of one block sends no FLUSH, and the data stay in the volatile cache",
         affected: fast!(",fast_fix=all,fast_selective_flush"),

@@ -25,6 +25,7 @@ impl Ext4 {
         {
             return Ok(());
         }
+        self.fast_orphan(h);
         let head = self.sb.borrow().last_orphan.get();
         self.change_super(h, |sb| sb.last_orphan = inode.ino.into()).await?;
         inode.disk.borrow_mut().dtime = head.into();

@@ -131,6 +131,7 @@ const KNOWN: &[Known] = &[
     Known { id: "N39", rules: FAST, mend: "fast_fix=company", is_in: has_fast_commits },
     Known { id: "N40", rules: FAST, mend: "fast_fix=attributes", is_in: has_fast_commits },
     Known { id: "N44", rules: FAST, mend: "fast_fix=area", is_in: has_fast_commits },
+    Known { id: "N45", rules: FAST, mend: "fast_fix=orphans", is_in: has_fast_commits },
     Known {
         id: "N32",
         rules: LOST,

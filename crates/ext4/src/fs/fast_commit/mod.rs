@@ -60,6 +60,8 @@ pub struct Fixes {
     /// N44: the last block of the area stays unused: recovery reads on until a block ends it, and
     /// behind the last there is none.
     pub area: bool,
+    /// N45: a file that joins the list of orphans makes the next commit a full one.
+    pub orphans: bool,
     /// N40: a change of a file with a block of attributes makes the next commit a full one.
     pub attributes: bool,
     /// N39: whoever has waited for another's fast commit writes one of its own.
@@ -71,7 +73,7 @@ type Fix = fn(&mut Fixes) -> &mut bool;
 
 impl Fixes {
     /// The names, and what each turns on.
-    const NAMES: [(&'static str, Fix); 10] = [
+    const NAMES: [(&'static str, Fix); 11] = [
         ("blocks", |f| &mut f.blocks),
         ("head", |f| &mut f.head),
         ("unnamed", |f| &mut f.unnamed),
@@ -82,6 +84,7 @@ impl Fixes {
         ("company", |f| &mut f.company),
         ("attributes", |f| &mut f.attributes),
         ("area", |f| &mut f.area),
+        ("orphans", |f| &mut f.orphans),
     ];
 
     /// Names joined by `+`, or `all`. `None`: there is no such name.
@@ -120,6 +123,8 @@ pub(in crate::fs) enum Ineligible {
     Directory,
     /// A file lost its last name. No kernel minds: fixes N35.
     Unlinked,
+    /// A file joined the list of orphans. No kernel minds: fixes N45.
+    Orphan,
     /// A file changed whose data go through the journal, as does what is neither a regular file
     /// nor a directory (`ext4_inode_journal_mode`).
     JournalData,
@@ -388,6 +393,14 @@ impl Ext4 {
         self.fast_track(h, inode, |t, _| t.created |= op == tag::CREAT);
         let change = NameChange { op, parent: dir.ino, ino: inode.ino, name: name.to_vec() };
         self.fast_queue().borrow_mut().names.push(change);
+    }
+
+    /// A file joins the list of orphans, which no record tells: a replay finds blocks behind its
+    /// length, and nothing cuts it there.
+    pub(in crate::fs) fn fast_orphan(&self, h: &Handle) {
+        if self.opts.fast.fixes.orphans {
+            self.fast_ineligible(h, Ineligible::Orphan);
+        }
     }
 
     /// A name of a new inode comes (`ext4_create`, `ext4_mkdir`, `ext4_mknod`; `ext4_symlink`
