@@ -118,11 +118,18 @@ fn round_trip(args: &str, seed: u64) {
             }
         }
         let what = format!("{args}: cut {cut} at {now}");
-        let theirs = kernel_tree(&medium, MIB).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let mut theirs = kernel_tree(&medium, MIB).unwrap_or_else(|e| panic!("{what}: {e}"));
         let r = World::with_image(&s, &medium);
         let again = r.mount(&s).unwrap_or_else(|e| panic!("{what}: {e}"));
         let v = again.clone();
-        let ours = r.run(async move { our_tree(&v).await });
+        let mut ours = r.run(async move { our_tree(&v).await });
+        if args.contains("fast_commit") {
+            // A replayed name changes its directory at the time of the replay, whosever clock it
+            // is.
+            for tree in [&mut ours, &mut theirs] {
+                tree.values_mut().filter(|file| file.0 == 'd').for_each(|dir| dir.5 = 0);
+            }
+        }
         assert_eq!(ours, theirs, "{what}");
         r.unmount(&again);
         assert_e2fsck_clean(&r.medium(), MIB, &what);

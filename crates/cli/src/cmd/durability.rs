@@ -120,6 +120,6 @@ mod tests {
             assert_ne!(held(affected), held(fixed), "{}", bug.id);
             count += 1;
         }
-        assert_eq!(count, 26);
+        assert_eq!(count, 29);
     }
 }

@@ -125,7 +125,10 @@ pub static TECHNIQUES: &[Technique] = &[
         origin: Origin::Paper(BARRIER),
         on: "journaling=barrier",
         needs: &[Need::OrderedWrites],
-        conflicts: &[unwise("nobarrier", "barrier writes keep the order of its transactions")],
+        conflicts: &[
+            unwise("nobarrier", "barrier writes keep the order of its transactions"),
+            refused("fast-commit", "fast commits are a commit of their own"),
+        ],
         unsafe_without: &[(Need::OrderedWrites.name(), "A32")],
         ..PLAIN
     },
@@ -197,6 +200,7 @@ pub static TECHNIQUES: &[Technique] = &[
             refused("dual-mode", ONE_ORDER),
             refused("ordering-only", ONE_ORDER),
             refused("async-commit", ONE_ORDER),
+            refused("fast-commit", "fast commits are a commit of their own"),
             refused("discard", NO_PLACE),
             refused("inode-trim", NO_PLACE),
             refused("inode-trim-naive", NO_PLACE),
@@ -439,10 +443,6 @@ pub static TECHNIQUES: &[Technique] = &[
             block and one FLUSH in the good case (H1, N33 to N40, N44, N45)",
         on: "era=6.12,fast_commit",
         since: Some((5, 10)),
-        conflicts: &[
-            refused("optr", "fast commits are a commit of their own"),
-            refused("dual-mode", "fast commits are a commit of their own"),
-        ],
         unsafe_without: &[("power-loss protection", "H1")],
         ..PLAIN
     },

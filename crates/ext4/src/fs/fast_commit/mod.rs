@@ -212,8 +212,8 @@ impl FastCommits {
 }
 
 impl Ext4 {
-    /// Does a mount of this image write fast commits? Errors: `Unsupported` for options that cannot
-    /// be together with them.
+    /// Does a mount of this image write fast commits? Errors: `Invalid` and `Unsupported` for
+    /// options that cannot be together with them.
     pub(in crate::fs) fn wants_fast_commits(&self, sb: &SuperBlock) -> FsResult<bool> {
         let fast = &self.opts.fast;
         let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits;
@@ -224,9 +224,8 @@ impl Ext4 {
         }
         let l = &self.opts.literature;
         if wanted && (self.opts.dual.is_some() || l.optr) {
-            return Err(FsError::Unsupported(
-                "journaling=barrier, optr with fast_commit: use one of them".into(),
-            ));
+            let what = "journaling=barrier, optr with fast_commit: use one of them";
+            return Err(FsError::Invalid(what));
         }
         Ok(wanted)
     }
