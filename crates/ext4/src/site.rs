@@ -43,6 +43,10 @@ wp_base::sites! {
             "no handle is open while a fast commit reads what it logs";
         FAST_HEAD, Write, "ext4/fast/head":
             "the first fast commit after a full one names the transaction whose place it takes";
+        FAST_EACH, Fua, "ext4/fast/each-block":
+            "5.10.0: each block of a fast commit is durable before the tail's write completes";
+        FAST_FIRST, Fua, "ext4/fast/first-block":
+            "the block that names the transaction, written last (fast_fix=head), is durable";
         FAST_FLUSH, Flush, "ext4/fast/tail-flush":
             "the synced data is durable before the tail of a fast commit is written";
         FAST_FUA, Fua, "ext4/fast/tail-fua":

@@ -101,9 +101,8 @@ impl Ext4 {
             true => journal.options().era.log_flags(),
             false => Flags::SYNC,
         };
-        let forced = Flags::PREFLUSH | Flags::FUA;
-        let each = barrier && self.opts.era.fast_flushes_every_block;
-        let others = if each { forced } else { Flags::NONE };
+        let each = barrier && self.opts.era.fast_flushes_every_block && site::FAST_EACH.on();
+        let others = if each { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
         let mut records = Records::new(journal, &self.rt, self.bs().bytes(), flags, others);
         records.spare = u32::from(self.opts.fast.fixes.area);
         let tid = journal.running_tid().ok_or(FsError::Io)?;
@@ -127,7 +126,9 @@ impl Ext4 {
         if site::FAST_WAIT.on() {
             records.writes.wait(records.writes.len()).await?;
         }
-        records.submit_first(if barrier { forced } else { Flags::NONE })?;
+        let forced = barrier && site::FAST_FIRST.on();
+        let first = if forced { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
+        records.submit_first(first)?;
         let blocks = records.writes.len();
         if site::FAST_WAIT.on() {
             records.writes.wait(blocks).await?;
