@@ -285,3 +285,22 @@ fn every_finding_is_listed_with_the_command_that_shows_it() {
     listed.sort_unstable();
     assert_eq!(listed, known);
 }
+
+/// The list of orphans may be a file: the fix of N45 is of both.
+#[test]
+fn an_orphan_of_the_orphan_file_makes_the_next_commit_a_full_one() {
+    let (mut campaign, rule) =
+        bugs::affected(bugs::find("N45").expect("known")).expect("a machine");
+    campaign.stop_at.clear();
+    let broken = |fs: &str| {
+        let (_, options) = wp_machine::spec::file_system(fs).expect("known");
+        let mut campaign = campaign.clone();
+        campaign.bench.fs_options = options;
+        let found = run(&campaign, 2, &|_| true);
+        assert!(found.unplayed().is_none() && found.totals.distinct > 10, "{fs}");
+        found.totals.broken[rule as usize]
+    };
+    const FS: &str = "ext4,era=6.12,fast_commit,features=today+orphan_file";
+    assert!(broken(FS) > 0, "a file of orphans alone fixes nothing");
+    assert_eq!(broken(&format!("{FS},fast_fix=orphans")), 0);
+}

@@ -10,7 +10,7 @@ use wp_base::table::Layout;
 use wp_machine::results::Results as Folder;
 use wp_papers::claims::Pins;
 use wp_papers::techniques::judge::{
-    Ask, JUDGES, Judge, JudgeError, Observed, UNCLAIMED, VERDICTS_TOML,
+    Ask, BESIDE_CLAIMS, JUDGES, Judge, JudgeError, Observed, VERDICTS_TOML,
 };
 use wp_report::claim::{Judged, Verdict};
 
@@ -90,7 +90,7 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
         }
     }
     let mut observed: Vec<Observed> = Vec::new();
-    for unclaimed in UNCLAIMED.iter().filter(|u| a.names.iter().any(|n| n == u.technique)) {
+    for unclaimed in BESIDE_CLAIMS.iter().filter(|u| a.names.iter().any(|n| n == u.technique)) {
         match (unclaimed.observe)(Ask { seed: a.seed, quick: a.quick }) {
             Ok(found) => observed.extend(found),
             Err(e) => {

@@ -20,12 +20,13 @@ impl Ext4 {
     /// Lists the inode as an orphan, unless it is listed.
     pub(super) async fn add_orphan(&self, h: &Handle, inode: &Inode) -> FsResult<()> {
         let _one = self.orphan_lock.lock().await;
-        if self.orphans.borrow().contains(&inode.ino)
-            || self.add_to_orphan_file(h, inode.ino).await?
-        {
+        if self.orphans.borrow().contains(&inode.ino) {
             return Ok(());
         }
         self.fast_orphan(h);
+        if self.add_to_orphan_file(h, inode.ino).await? {
+            return Ok(());
+        }
         let head = self.sb.borrow().last_orphan.get();
         self.change_super(h, |sb| sb.last_orphan = inode.ino.into()).await?;
         inode.disk.borrow_mut().dtime = head.into();

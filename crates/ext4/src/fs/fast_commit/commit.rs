@@ -136,7 +136,7 @@ impl Ext4 {
         Ok(Some(blocks))
     }
 
-    /// Puts all records, but submits the tail's block to nobody.
+    /// Puts all records; the tail's block is not submitted yet.
     async fn put_all(
         self: &Rc<Self>,
         records: &mut Records<'_>,

@@ -138,8 +138,10 @@ fn gains(ask: Ask) -> Result<Claims, MachineError> {
         ),
         (
             "fc.noflush",
-            Measured::value(mail.counter("fast_without_flush"))
-                .inconsistent("no kernel has the selective flush that the paper counts"),
+            Measured::value(
+                mail.counter("fast_without_flush") / mail.counter("fast_single").max(1.0),
+            )
+            .inconsistent("no kernel has the selective flush that the paper counts"),
         ),
         ("fc.jbdshare", Measured::value(log / all.max(1.0))),
         ("fc.max", Measured::value(most.1).why(format!("best at {}", most.0))),

@@ -1,8 +1,8 @@
 //! The claims of techniques of the literature, and what judges each.
 //!
 //! Picture:    papers/techniques.toml -> [`claims`]; a technique's [`Judge`] runs its experiments
-//!             -> (id, [`Measured`]) -> [`Book`] -> [`Judged`]. What is [`UNCLAIMED`] is measured
-//!             too, and has no verdict.
+//!             -> (id, [`Measured`]) -> [`Book`] -> [`Judged`]. What is [`BESIDE_CLAIMS`] is
+//!             measured too, and has no verdict.
 //! Invariants: 1. ids, values, bands and kinds come from the file, which was written before the
 //!                technique was built;
 //!             2. a technique is judged by all of its claims, or not at all;
@@ -86,7 +86,7 @@ pub struct Observed {
 }
 
 /// What measures more of a technique than its claims are of.
-pub struct Unclaimed {
+pub struct BesideClaims {
     /// The technique's name.
     pub technique: &'static str,
     /// Runs the experiments. Errors: a machine's.
@@ -94,7 +94,8 @@ pub struct Unclaimed {
 }
 
 /// Tables beside the claims, which get no verdict.
-pub static UNCLAIMED: &[Unclaimed] = &[Unclaimed { technique: "untorn", observe: untorn::observe }];
+pub static BESIDE_CLAIMS: &[BesideClaims] =
+    &[BesideClaims { technique: "untorn", observe: untorn::observe }];
 
 /// The claims of all techniques, those too that are not built.
 pub fn claims() -> Claims {
