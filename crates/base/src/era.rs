@@ -3,6 +3,9 @@
 //! The block layer, the journal and each file system list their own with
 //! [`policies!`](crate::policies); `list eras` prints them.
 
+mod asked;
+
+pub use self::asked::{Part, RuleSet, Rules, asked, forget_asked};
 use crate::kernel::Version;
 
 /// A rule that held for a range of versions.
@@ -72,63 +75,84 @@ pub fn rules(policies: &[Policy], version: Version) -> Vec<EraRule> {
     policies.iter().map(rule).collect()
 }
 
-/// The policies of a part of Linux: `POLICIES`, and `Era` with a field for each.
+/// The policies of a part of Linux: `POLICIES`, and `Era` with a question for each.
 ///
-/// A line is a field with its documentation, the commit's title, first version, first version
-/// without it, `backported` and a list of stable releases if there are any, and what the kernel
-/// does.
+/// First the [`Part`]. Then a line is a question with its documentation, the commit's title, first
+/// version, first version without it, `backported` and a list of stable releases if there are any,
+/// and what the kernel does. Whoever asks is noted: see [`asked`].
 #[macro_export]
 macro_rules! policies {
-    ($(
+    ($part:ident: $(
         $(#[$doc:meta])*
-        $field:ident = $commit:literal, $from:expr, $until:expr,
+        $rule:ident = $commit:literal, $from:expr, $until:expr,
             $(backported $backports:expr,)? $what:literal;
     )*) => {
         /// Every policy, in the order of the code that asks.
         pub static POLICIES: &[$crate::era::Policy] = &[
-            $($crate::policies!(@one $field, $commit, $from, $until, $what $(, $backports)?),)*
+            $($crate::policies!(@one $rule, $commit, $from, $until, $what $(, $backports)?),)*
         ];
 
         /// What a kernel version resolves to.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct Era {
-            /// The version asked for.
-            pub version: $crate::kernel::Version,
-            $($(#[$doc])* pub $field: bool,)*
+            version: $crate::kernel::Version,
+            rules: $crate::era::Rules,
         }
+
+        #[expect(non_camel_case_types, reason = "numbers of the rules, by their names")]
+        enum Place {
+            $($rule,)*
+            /// Their number.
+            End,
+        }
+
+        const _: () = assert!((Place::End as u32) <= $crate::era::Rules::MOST);
 
         impl Era {
             /// The rules of `version`.
             pub fn of(version: $crate::kernel::Version) -> Era {
-                Era {
-                    version,
-                    $($field: {
-                        const RULE: $crate::era::Policy = $crate::policies!(
-                            @one $field, $commit, $from, $until, $what $(, $backports)?
-                        );
-                        RULE.holds(version)
-                    },)*
-                }
+                Era { version, rules: $crate::era::Rules::of(POLICIES, version) }
+            }
+
+            /// The version asked for: for messages, and for rules of other parts. What depends on
+            /// it is a rule.
+            pub const fn version(&self) -> $crate::kernel::Version {
+                self.version
             }
 
             /// Takes one rule, by its name, from another version. No: there is no such rule.
             pub fn take(&mut self, name: &str, from: &Era) -> bool {
-                match name {
-                    $(stringify!($field) => self.$field = from.$field,)*
-                    _ => return false,
-                }
-                true
+                let place = POLICIES.iter().position(|p| p.name == name);
+                let place = place.map(|n| self.rules.set(n as u32, from.rules.has(n as u32)));
+                place.is_some()
             }
+
+            /// The same but for one rule, by its name, which holds or does not.
+            ///
+            /// Panics: there is no such rule.
+            #[must_use]
+            pub fn with(mut self, name: &str, holds: bool) -> Era {
+                let place = POLICIES.iter().position(|p| p.name == name);
+                self.rules.set(place.expect("a rule of this part") as u32, holds);
+                self
+            }
+
+            $(
+                $(#[$doc])*
+                pub fn $rule(&self) -> bool {
+                    self.rules.ask($crate::era::Part::$part, Place::$rule as u32)
+                }
+            )*
         }
     };
-    (@one $field:ident, $commit:literal, $from:expr, $until:expr, $what:literal) => {
-        $crate::policies!(@one $field, $commit, $from, $until, $what, &[])
+    (@one $rule:ident, $commit:literal, $from:expr, $until:expr, $what:literal) => {
+        $crate::policies!(@one $rule, $commit, $from, $until, $what, &[])
     };
     (
-        @one $field:ident, $commit:literal, $from:expr, $until:expr, $what:literal, $backports:expr
+        @one $rule:ident, $commit:literal, $from:expr, $until:expr, $what:literal, $backports:expr
     ) => {
         $crate::era::Policy {
-            name: stringify!($field),
+            name: stringify!($rule),
             what: $what,
             commit: $commit,
             from: $from,

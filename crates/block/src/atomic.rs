@@ -107,7 +107,7 @@ impl BlockQueue {
     /// driver that makes one command of a request.
     pub fn atomic_limits(&self) -> Option<AtomicLimits> {
         let config = self.config();
-        let is_there = config.era.has_untorn_writes && config.driver == DriverKind::ScatterGather;
+        let is_there = config.era.has_untorn_writes() && config.driver == DriverKind::ScatterGather;
         self.limits().atomic().filter(|_| is_there)
     }
 

@@ -67,10 +67,10 @@ impl PlugPolicy {
     fn of(era: &Era, layer: Layer) -> PlugPolicy {
         let is_multi = layer == Layer::Multi;
         PlugPolicy {
-            requests_max: if era.has_large_plugs { 32 } else { 16 },
-            flush_bytes: if era.limits_plug_bytes { 128 << 10 } else { 0 },
-            sort: !is_multi && era.sorts_plug,
-            scan: if era.compares_newest { PlugScan::Newest } else { PlugScan::All },
+            requests_max: if era.has_large_plugs() { 32 } else { 16 },
+            flush_bytes: if era.limits_plug_bytes() { 128 << 10 } else { 0 },
+            sort: !is_multi && era.sorts_plug(),
+            scan: if era.compares_newest() { PlugScan::Newest } else { PlugScan::All },
             on_wait: if is_multi { WaitUnplug::Kblockd } else { WaitUnplug::Task },
         }
     }
@@ -162,7 +162,7 @@ impl QueueConfig {
 
     /// The set-up of a disk with these rules, and the kernel's default elevator.
     pub fn of(era: Era) -> QueueConfig {
-        let layer = if era.is_multi_queue { Layer::Multi } else { Layer::Single };
+        let layer = if era.is_multi_queue() { Layer::Multi } else { Layer::Single };
         QueueConfig {
             layer,
             era,
@@ -175,7 +175,7 @@ impl QueueConfig {
             plug: PlugPolicy::of(&era, layer),
             habits: Habits {
                 remap_event: false,
-                flush_done_event: era.completes_flush_event,
+                flush_done_event: era.completes_flush_event(),
                 issue_ahead: layer == Layer::Single,
                 tells_dispatch: true,
                 flush_patience: Span::secs(5),
@@ -251,8 +251,8 @@ impl QueueConfig {
     /// Who sees to it that a zone is written in order.
     pub fn zone_writes(&self) -> ZoneWrites {
         match self.layer {
-            Layer::Multi if self.era.plugs_zones => ZoneWrites::Plug,
-            Layer::Multi if self.era.locks_zones => ZoneWrites::Elevator,
+            Layer::Multi if self.era.plugs_zones() => ZoneWrites::Plug,
+            Layer::Multi if self.era.locks_zones() => ZoneWrites::Elevator,
             _ => ZoneWrites::Nobody,
         }
     }

@@ -3,7 +3,7 @@
 use wp_base::kernel::Version;
 use wp_base::policies;
 
-policies! {
+policies! { Block:
     /// A plug's requests are sorted by sector when it is flushed.
     sorts_plug = "blk_flush_plug_list() (commit not looked up)",
         Some(Version(3, 9, 0)), Some(Version(5, 0, 0)),

@@ -67,7 +67,7 @@ impl Core {
         if self.dispatch.is_empty() {
             return;
         }
-        if cx.config.era.issues_flush_data {
+        if cx.config.era.issues_flush_data() {
             self.run(cx, dev);
         } else {
             self.mq.wanted = true;

@@ -3,7 +3,7 @@
 use wp_base::kernel::Version;
 use wp_base::policies;
 
-policies! {
+policies! { Cache:
     /// A writer waits while the page is under writeback.
     stable_pages = "mm: only enforce stable page writes if the backing device requires it",
         None, Some(Version(3, 9, 0)),

@@ -33,7 +33,7 @@ pub struct WbPolicy {
 impl WbPolicy {
     /// A kernel's defaults, for the device with this number.
     pub fn of(era: Era, (major, minor): (u32, u32)) -> WbPolicy {
-        let task = match era.flusher_is_kworker {
+        let task = match era.flusher_is_kworker() {
             true => "kworker/u4:1".to_owned(),
             false => format!("flush-{major}:{minor}"),
         };
@@ -54,7 +54,7 @@ impl WbPolicy {
 
     /// Its timer ticks.
     pub fn ticks(&self) -> Ticks {
-        Ticks { hz: self.hz, wheel: self.era.wheel_timers }
+        Ticks { hz: self.hz, wheel: self.era.wheel_timers() }
     }
 }
 

@@ -50,16 +50,16 @@ impl ReadaheadRules {
     pub fn of(era: &Era, max_sectors: u32) -> ReadaheadRules {
         ReadaheadRules {
             pages: WINDOW_PAGES,
-            io_pages: match era.reads_io_pages {
+            io_pages: match era.reads_io_pages() {
                 true => u64::from(max_sectors) * SECTOR_BYTES / PAGE,
                 false => 0,
             },
-            self_start: match (era.window_starts_itself, era.window_has_limit) {
+            self_start: match (era.window_starts_itself(), era.window_has_limit()) {
                 (true, false) => SelfStart::Grows,
                 (true, true) => SelfStart::GrowsWithin,
                 (false, _) => SelfStart::Halves,
             },
-            last_page: era.remembers_last_page,
+            last_page: era.remembers_last_page(),
         }
     }
 }

@@ -226,7 +226,7 @@ impl Writeback {
     fn alarm(&self, woken: bool) -> u64 {
         let now = self.jiffies();
         let at = now + self.span_jiffies(self.policy.interval);
-        if !self.policy.era.flusher_is_kworker && !woken {
+        if !self.policy.era.flusher_is_kworker() && !woken {
             return at;
         }
         self.ticks().fires(now, at)
@@ -436,7 +436,7 @@ impl Writeback {
     async fn write(&self, task: Task) {
         let mut before = self.jiffies();
         let mut queued = false;
-        let outer = self.policy.era.plugs_across_inodes.then(|| self.part.plug());
+        let outer = self.policy.era.plugs_across_inodes().then(|| self.part.plug());
         loop {
             // Somebody waits for a work item, this would have gone on by itself.
             let must_yield = task.is_own() && !self.works.borrow().is_empty();

@@ -16,6 +16,7 @@ use wp_machine::MachineError;
 use wp_medium::{Medium, Sound};
 use wp_workload::program::Call;
 
+use super::alike::Alike;
 use super::chunk::{self, Stage};
 use super::command::Command;
 use super::findings::{Findings, Found, KEEP};
@@ -48,6 +49,7 @@ impl Campaign {
             known: Arc::default(),
             after_acks: 0,
             command: None,
+            alike: None,
         }
     }
 
@@ -171,6 +173,8 @@ pub struct Campaign {
     pub after_acks: u32,
     /// A command that judges every recovered tree: O8.
     pub command: Option<Arc<Command>>,
+    /// Campaigns that differ in the kernel version alone.
+    pub alike: Option<Alike>,
 }
 
 /// How often it is looked whether a campaign shall be given up, while a program is played.
@@ -263,7 +267,12 @@ pub fn resume(c: &Campaign, workers: usize, before: Findings, watch: &Watch<'_>)
                         }
                         let from = first + n * CHUNK;
                         let to = end.min(from.saturating_add(CHUNK));
-                        let findings = match chunk::explore(c, from, to, &abandon, watch.at) {
+                        let explore = || chunk::explore(c, from, to, &abandon, watch.at);
+                        let findings = match &c.alike {
+                            Some(alike) => alike.chunk(from, explore),
+                            None => explore(),
+                        };
+                        let findings = match findings {
                             Ok(findings) => findings,
                             Err(part) => {
                                 let mut m = merged();

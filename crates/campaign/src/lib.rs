@@ -5,6 +5,7 @@
 //!             [`wp_crash::Explorer`] -> [`Findings`]; a [`Campaign`] says all of it.
 
 pub mod against;
+pub mod alike;
 pub mod bugs;
 pub mod calls;
 mod campaign;
@@ -39,6 +40,7 @@ mod why;
 pub mod wild;
 mod write_log;
 
+pub use alike::Alike;
 pub use calls::{Calls, FailedCall};
 pub use campaign::{CHUNK, Campaign, Watch, resume, run};
 pub use campaign_file::{load as load_campaign, parse as parse_campaign, save as save_campaign};

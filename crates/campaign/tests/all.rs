@@ -1,6 +1,7 @@
 //! Every test of this crate beside its sources, as one program: a program each has the linker
 //! and the code generator do the same work over and over.
 
+mod alike;
 mod barriers;
 mod btrfs_logs;
 mod bugs;

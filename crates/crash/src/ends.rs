@@ -31,7 +31,11 @@ impl Ends {
         let lost = self.order.iter().find(|(_, unit)| !kept.has(*unit as usize));
         let own = lost.map_or(u32::MAX, |(gone, _)| *gone);
         let end = history.position(own.min(self.later));
-        debug_assert_eq!(end, history.until(self.frame, |i| kept.has(i)));
+        // Of one state in 61: of all it would take as long as what is asserted saves.
+        debug_assert!(
+            kept.words().first().is_some_and(|w| w % 61 != 0)
+                || end == history.until(self.frame, |i| kept.has(i))
+        );
         end
     }
 }

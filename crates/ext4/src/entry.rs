@@ -304,8 +304,11 @@ fn era_of(o: &Options) -> FsResult<Era> {
         version(text).ok_or(FsError::Invalid("era: a kernel version such as 3.4 or 4.6.2"))?;
     // Single repairs, so that the effect of each can be told from the rest of a kernel version.
     let mut era = Era::of(version);
-    era.sync_flushes |= switch(o, "sync_flushes");
-    era.files_in_map_blocks |= switch(o, "files_in_map_blocks");
+    for rule in ["sync_flushes", "files_in_map_blocks"] {
+        if switch(o, rule) {
+            era = era.with(rule, true);
+        }
+    }
     let newest = newest_era();
     for name in o.get("fix", OPTIONS).unwrap_or_default().split('+').filter(|n| !n.is_empty()) {
         if !era.take(name, &newest) {
@@ -341,8 +344,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 
 /// Features that mke2fs gave in an era: metadata_csum and 64bit came later.
 fn features(era: Era) -> Features {
-    // e2fsprogs 1.43 (May 2016) made them defaults; kernels could mount them from 3.6 on.
-    if era.version >= wp_vfs::Version(4, 7, 0) { Features::today() } else { Features::era_2012() }
+    if era.mkfs_has_checksums() { Features::today() } else { Features::era_2012() }
 }
 
 fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
@@ -373,7 +375,7 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
             m.features.set(name, on).map_err(|e| FsError::Unsupported(format!("mkfs: {e}")))?;
     }
     if switch(o, "fast_commit") {
-        if !era.fast_commits {
+        if !era.fast_commits() {
             let what = "fast_commit: kernels have it from 5.10 on; add era=5.10 or a newer one";
             return Err(FsError::Unsupported(what.into()));
         }
@@ -501,7 +503,7 @@ fn probe(view: &dyn View) -> bool {
 }
 
 fn policy(o: &Options) -> FsResult<RecoverPolicy> {
-    Ok(RecoverPolicy::of(&wp_jbd2::Era::of(era_of(o)?.version)))
+    Ok(RecoverPolicy::of(&wp_jbd2::Era::of(era_of(o)?.version())))
 }
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {
@@ -514,7 +516,7 @@ fn inspect(view: &dyn View, o: &Options, hash: bool) -> FsResult<Inspection> {
     let options = image::InspectOptions {
         hash,
         policy: policy(o)?,
-        version: (era_of(o)?.version.0, era_of(o)?.version.1),
+        version: (era_of(o)?.version().0, era_of(o)?.version().1),
         now: NOW,
         ..Default::default()
     };

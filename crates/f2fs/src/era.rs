@@ -6,7 +6,7 @@
 use wp_base::kernel::Version;
 use wp_base::policies;
 
-policies! {
+policies! { FileSystem:
     /// A log fills holes with data where another file's newer data was since the checkpoint.
     ssr_overwrites = "86f35dc39e94 f2fs: fix to avoid data corruption by forbidding SSR overwrite",
         None, Some(Version(5, 4, 0)),
@@ -144,11 +144,16 @@ mod tests {
     #[test]
     fn a_version_resolves_to_its_rules() {
         let v = |t| Era::of(Version::parse(t).expect("a version"));
-        assert!(!v("5.14").check_destination && v("6.1.115").check_destination);
+        assert!(!v("5.14").check_destination() && v("6.1.115").check_destination());
         let direct = |t| {
             let e = v(t);
-            let past = [e.direct_writes, e.direct_fills_holes, e.direct_out_of_place];
-            (past, e.direct_iomap, e.direct_through_cache_generic, e.direct_through_cache_waits)
+            let past = [e.direct_writes(), e.direct_fills_holes(), e.direct_out_of_place()];
+            (
+                past,
+                e.direct_iomap(),
+                e.direct_through_cache_generic(),
+                e.direct_through_cache_waits(),
+            )
         };
         assert_eq!(direct("3.12"), ([false; 3], false, true, false));
         assert_eq!(direct("3.13"), ([true, false, false], false, true, false));
@@ -156,18 +161,18 @@ mod tests {
         assert_eq!(direct("5.14"), ([true; 3], false, true, false));
         assert_eq!(direct("5.17"), ([true; 3], true, false, false));
         assert_eq!(direct("6.18"), ([true; 3], true, false, true));
-        assert!(!v("6.1").leave_zones && v("6.18").leave_zones);
-        let strict = ["5.10.218", "5.10.219", "5.14", "5.15"].map(|t| v(t).strict_is_atomic);
+        assert!(!v("6.1").leave_zones() && v("6.18").leave_zones());
+        let strict = ["5.10.218", "5.10.219", "5.14", "5.15"].map(|t| v(t).strict_is_atomic());
         assert_eq!(strict, [false, true, false, true]);
         let nat = ["5.14", "5.15", "6.12.23", "6.12.24", "6.14", "6.15"];
-        let nat = nat.map(|t| v(t).umount_flushes_nat);
+        let nat = nat.map(|t| v(t).umount_flushes_nat());
         assert_eq!(nat, [false, true, true, false, true, false]);
         let of = |rule: fn(&Era) -> bool| {
             ["4.19.221", "4.19.222", "4.20", "5.1", "5.3", "5.4"].map(|t| rule(&v(t)))
         };
-        assert_eq!(of(|e| e.ssr_overwrites), [true, false, true, true, true, false]);
-        assert_eq!(of(|e| e.recovers_owners), [false, true, true, true, true, true]);
-        assert_eq!(of(|e| e.recovery_writes_inodes), [false, true, false, true, true, true]);
-        assert!(!v("5.10").thread_writes_checkpoints && v("5.14").thread_writes_checkpoints);
+        assert_eq!(of(|e| e.ssr_overwrites()), [true, false, true, true, true, false]);
+        assert_eq!(of(|e| e.recovers_owners()), [false, true, true, true, true, true]);
+        assert_eq!(of(|e| e.recovery_writes_inodes()), [false, true, false, true, true, true]);
+        assert!(!v("5.10").thread_writes_checkpoints() && v("5.14").thread_writes_checkpoints());
     }
 }

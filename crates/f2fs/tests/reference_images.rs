@@ -72,7 +72,7 @@ fn compare(case: &str, view: &dyn View, options: &RecoverOptions, files: &Value)
     let twice = recover(&again, &RecoverOptions { oprw: false, ..options.clone() });
     let twice = twice.unwrap_or_else(|e| panic!("{case}, twice: {e}"));
     assert_eq!((twice.nodes_seen, twice.orphans, &twice.failed), (0, 0, &None), "{case}");
-    let may_move = options.rules.leave_zones && !view.zones().is_empty();
+    let may_move = options.rules.leave_zones() && !view.zones().is_empty();
     assert!(!twice.is_needed() || may_move, "{case}: {twice}");
     let checked = check(&overlay, &CheckOptions { recover: Some(options.clone()) });
     let findings = checked.unwrap_or_else(|e| panic!("{case}: {e}")).findings;

@@ -114,7 +114,7 @@ impl Journal {
         let Some((tid, block)) = self.st.borrow().log_tail() else { return Ok(Tail::Stuck) };
         // What was just written home may be in the device's cache; the log copy goes only when it
         // is not.
-        let flush = self.opts.barrier && self.opts.era.forced_tail && site::TAIL_FLUSH.on();
+        let flush = self.opts.barrier && self.opts.era.forced_tail() && site::TAIL_FLUSH.on();
         if flush && self.bdev.queue().flush().await.is_err() {
             self.abort(FsError::Io);
             return Err(FsError::Io);

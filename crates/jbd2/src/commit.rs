@@ -239,7 +239,7 @@ impl Journal {
 
     /// Where the tail could go, if that frees enough to be worth a superblock write.
     fn worthwhile_tail(&self) -> Option<(u32, u32)> {
-        if !self.opts.era.forced_tail {
+        if !self.opts.era.forced_tail() {
             return None;
         }
         let st = self.st.borrow();
@@ -278,7 +278,7 @@ impl Journal {
     async fn write_metadata(&self, c: &mut Commit) {
         let bytes = self.bs.bytes() as usize;
         let format = self.format.get();
-        let batch_max = bytes / if self.opts.era.sizes_batch_by_tag { 8 } else { 12 };
+        let batch_max = bytes / if self.opts.era.sizes_batch_by_tag() { 8 } else { 12 };
         while let Some(first) = self.next_metadata(c.tid) {
             // Made in the page that goes to the log.
             let mut page = Page::zeroed();

@@ -199,7 +199,7 @@ impl Journal {
     pub(crate) fn count_blocks(&self, tid: u32) {
         let mut st = self.st.borrow_mut();
         let t = st.transaction(tid);
-        let blocks = match self.opts.era.counts_descriptors {
+        let blocks = match self.opts.era.counts_descriptors() {
             true => u64::from(t.list(On::Metadata).len),
             false => t.outstanding.max(0) as u64,
         };

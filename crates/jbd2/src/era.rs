@@ -6,7 +6,7 @@ use wp_base::policies;
 
 use crate::disk;
 
-policies! {
+policies! { Journal:
     /// Writes of the log carry META and IDLE besides SYNC.
     log_has_priority = "jbd2: increase the journal IO's priority",
         Some(Version(6, 1, 0)), None,
@@ -82,25 +82,24 @@ policies! {
 
 impl Era {
     /// Flags of every write to the log.
-    pub const fn log_flags(&self) -> Flags {
-        match self.log_has_priority {
+    pub fn log_flags(&self) -> Flags {
+        match self.log_has_priority() {
             true => Flags(Flags::SYNC.0 | Flags::META.0 | Flags::IDLE.0),
             false => Flags::SYNC,
         }
     }
 
-    /// Incompatible features that it knows.
-    pub const fn incompat_known(&self) -> u32 {
+    /// Those of the incompatible features `incompat` that it does not know.
+    pub fn unknown_incompat(&self, incompat: u32) -> u32 {
         let mut known = disk::INCOMPAT_REVOKE | disk::INCOMPAT_64BIT | disk::INCOMPAT_ASYNC_COMMIT;
-        if self.knows_checksum_v2 {
-            known |= disk::INCOMPAT_CSUM_V2;
-        }
-        if self.knows_checksum_v3 {
-            known |= disk::INCOMPAT_CSUM_V3;
-        }
-        if self.knows_fast_commit {
-            known |= disk::INCOMPAT_FAST_COMMIT;
-        }
-        known
+        // Only what is there is asked for.
+        let knows = |bit: u32, knows: fn(&Era) -> bool| match incompat & bit != 0 && knows(self) {
+            true => bit,
+            false => 0,
+        };
+        known |= knows(disk::INCOMPAT_CSUM_V2, Era::knows_checksum_v2);
+        known |= knows(disk::INCOMPAT_CSUM_V3, Era::knows_checksum_v3);
+        known |= knows(disk::INCOMPAT_FAST_COMMIT, Era::knows_fast_commit);
+        incompat & !known
     }
 }

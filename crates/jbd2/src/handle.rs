@@ -187,7 +187,7 @@ impl Journal {
 
     /// Log blocks that `records` revoke records may need.
     pub(crate) fn revoke_blocks(&self, records: i64) -> i64 {
-        if records == 0 || !self.opts.era.counts_descriptors {
+        if records == 0 || !self.opts.era.counts_descriptors() {
             // Before 5.5 nothing was set aside for revoke blocks.
             return 0;
         }
@@ -435,7 +435,7 @@ impl Handle {
         let st = self.journal.st.borrow();
         let t = st.transaction(self.tid());
         let era = &self.journal.opts.era;
-        let is_plain = !era.control_blocks_by_share && !era.counts_descriptors;
+        let is_plain = !era.control_blocks_by_share() && !era.counts_descriptors();
         let too_big = is_plain && t.outstanding > st.max_buffers;
         too_big || self.journal.rt.now() >= t.expires
     }

@@ -304,7 +304,7 @@ impl Handle {
             tid,
             value: inode.ino,
         });
-        let range = if self.journal().opts.era.ordered_ranges { range } else { (0, u64::MAX) };
+        let range = if self.journal().opts.era.ordered_ranges() { range } else { (0, u64::MAX) };
         let (first, last) = inode.range.get().unwrap_or(range);
         inode.range.set(Some((first.min(range.0), last.max(range.1))));
         inode.wait.set(true);

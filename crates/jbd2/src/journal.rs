@@ -98,7 +98,8 @@ impl Journal {
         let at = log.block(0).ok_or(FsError::Invalid("the journal has no first block"))?;
         let sb_state = SuperState::new(rt, bdev.read(at).await?);
         let sb = sb_state.get();
-        verify_super(&sb, &log, bs, at * u64::from(bs.bytes()), opts.era.incompat_known())?;
+        let unknown = |incompat| opts.era.unknown_incompat(incompat);
+        verify_super(&sb, &log, bs, at * u64::from(bs.bytes()), unknown)?;
         if sb.start.get() != 0 && opts.recovered.is_none() {
             return Err(FsError::Invalid("the journal needs recovery"));
         }
@@ -393,7 +394,7 @@ impl Journal {
     /// Has writeback of metadata failed since the journal was loaded? Then it is aborted, in
     /// kernels that look. Errors: `Io` if so. Source: `jbd2_check_fs_dev_write_error`.
     pub(crate) fn check_device(&self) -> FsResult<()> {
-        let looks = self.opts.era.aborts_on_device_error;
+        let looks = self.opts.era.aborts_on_device_error();
         if looks && self.bdev.mapping().errors().check_and_advance(&self.device_errors) {
             self.abort(FsError::Io);
             return Err(FsError::Io);
@@ -457,7 +458,7 @@ impl Journal {
 /// Credits that every transaction starts with: a commit record and the descriptors of a full
 /// transaction.
 fn base_credits(opts: &JournalOptions, format: &Format, bs: BlockSize, max_buffers: i64) -> i64 {
-    if !opts.era.counts_descriptors {
+    if !opts.era.counts_descriptors() {
         return 0;
     }
     let tags = u64::from(format.tags_per_descriptor(bs.bytes() as usize));
@@ -476,7 +477,7 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         Some(report) => (report.next_sequence, report.head),
         None => (sb.sequence.get().wrapping_add(1), sb.head.get()),
     };
-    let cycles = opts.era.cycle_record && (first..last).contains(&recorded);
+    let cycles = opts.era.cycle_record() && (first..last).contains(&recorded);
     let head = if cycles { recorded } else { first };
     Ok(State {
         sequence,
@@ -488,9 +489,9 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         free: i64::from(last - first),
         first,
         last,
-        max_buffers: i64::from((maxlen - area) / if opts.era.third_of_log { 3 } else { 4 }),
+        max_buffers: i64::from((maxlen - area) / if opts.era.third_of_log() { 3 } else { 4 }),
         base_credits: 0,
-        control_shift: opts.era.control_blocks_by_share.then_some(5),
+        control_shift: opts.era.control_blocks_by_share().then_some(5),
         transactions: Transactions::default(),
         running: None,
         committing: None,

@@ -124,7 +124,7 @@ impl Journal {
             bio
         };
         let writes = writes.clone();
-        let shadow = block.shadow.filter(|_| !self.opts.era.shadow_until_processed);
+        let shadow = block.shadow.filter(|_| !self.opts.era.shadow_until_processed());
         self.bdev.queue().submit(bio.on_end(move |end| {
             if let Some(b) = shadow {
                 b.clear(BufFlag::Shadow);

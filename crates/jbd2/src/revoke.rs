@@ -34,7 +34,7 @@ impl Handle {
             return Err(FsError::ReadOnly);
         }
         j.set_features(0, disk::INCOMPAT_REVOKE)?;
-        if j.opts.era.counts_descriptors && self.revoke_credits.get() <= 0 {
+        if j.opts.era.counts_descriptors() && self.revoke_credits.get() <= 0 {
             return Err(FsError::Io);
         }
         let cached = buffer.cloned().or_else(|| j.bdev.peek(block));

@@ -150,7 +150,7 @@ impl Journal {
     pub(crate) fn write_errno(&self) {
         if self.errno_unwritten.get() && !self.sb.io.busy.get() {
             self.errno_unwritten.set(false);
-            let forced = self.opts.era.errno_forced && site::ERRNO_FUA.on();
+            let forced = self.opts.era.errno_forced() && site::ERRNO_FUA.on();
             self.submit_super(if forced { Flags::FUA } else { Flags::NONE });
         }
     }
@@ -200,7 +200,7 @@ impl Journal {
         // FUA: as soon as the tail has moved here, the next transaction may reuse what lies before
         //      it.
         // In dual mode it goes ahead of it, in order.
-        let forced = self.opts.era.forced_tail && site::TAIL_FUA.on();
+        let forced = self.opts.era.forced_tail() && site::TAIL_FUA.on();
         let force = match self.opts.mode.dual() {
             Some(_) if site::TAIL_ORDER.on() => Flags::ORDERED | Flags::BARRIER,
             None if forced => Flags::FUA,
@@ -237,7 +237,7 @@ impl Journal {
         if flags.has(Flags::FUA) && !site::EMPTY_FUA.on() {
             flags = flags.without(Flags::FUA);
         }
-        let (record_head, fast) = (self.opts.era.cycle_record, self.opts.fast_commit);
+        let (record_head, fast) = (self.opts.era.cycle_record(), self.opts.fast_commit);
         self.sb.set(|sb| {
             sb.sequence = U32::new(sequence);
             sb.start = U32::new(0);

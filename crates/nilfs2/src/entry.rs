@@ -210,8 +210,7 @@ fn era_of(o: &Options) -> FsResult<Era> {
 }
 
 fn how(o: &Options) -> FsResult<RecoverOptions> {
-    let misplaces = era_of(o)?.recovery_misplaces;
-    Ok(RecoverOptions { misplaces, ..RecoverOptions::default() })
+    Ok(RecoverOptions { era: Some(era_of(o)?), ..RecoverOptions::default() })
 }
 
 fn number(o: &Options, key: &str, what: &'static str) -> FsResult<u32> {
@@ -333,7 +332,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
 /// The flusher, with limits of dirty data as `vm.dirty_background_bytes` and `vm.dirty_bytes` give
 /// them.
 fn writeback(o: &Options, era: &Era, hz: u64) -> FsResult<WbPolicy> {
-    let policy = WbPolicy { hz, era: wp_cache::Era::of(era.version), ..WbPolicy::default() };
+    let policy = WbPolicy { hz, era: wp_cache::Era::of(era.version()), ..WbPolicy::default() };
     wp_vfs::dirty_limits(o, OPTIONS, policy)
 }
 

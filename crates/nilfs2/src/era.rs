@@ -3,7 +3,7 @@
 use wp_base::kernel::Version;
 use wp_base::policies;
 
-policies! {
+policies! { FileSystem:
     /// Roll-forward puts a block of a file where its block of the log stands in a page.
     recovery_misplaces = "67b8bcbaed47 nilfs2: fix data corruption in dsync block recovery for small block sizes",
         None, Some(Version(6, 8, 0)),

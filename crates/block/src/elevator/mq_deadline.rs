@@ -41,14 +41,14 @@ impl MqDeadline {
     pub fn new(era: &Era) -> MqDeadline {
         MqDeadline {
             classes: std::array::from_fn(|_| {
-                if era.has_io_classes { Deadline::keeping_place() } else { Deadline::new() }
+                if era.has_io_classes() { Deadline::keeping_place() } else { Deadline::new() }
             }),
             open: [0; 3],
             batch: Batch::default(),
-            has_classes: era.has_io_classes,
-            ages: era.ages_io_classes,
+            has_classes: era.has_io_classes(),
+            ages: era.ages_io_classes(),
             locks: ZoneLocks::default(),
-            has_locks: era.locks_zones,
+            has_locks: era.locks_zones(),
         }
     }
 

@@ -82,7 +82,7 @@ impl Btrfs {
         }
         let handle = self.hold_transaction().await?;
         let transid = self.newest();
-        let nameless = inode.nlink() == 0;
+        let (nameless, era) = (inode.nlink() == 0, self.opts.era);
         let logged = if is_moved || (nameless && mend.nameless) {
             Err(Stop::Full)
         } else if !self.opts.treelog {
@@ -90,7 +90,7 @@ impl Btrfs {
             Err(Stop::Full)
         } else if self.with(|c| Ok(!inode.vol.can_log(c)?))? {
             Err(Stop::Full)
-        } else if (nameless && !self.opts.era.logs_nameless) || (is_idle && self.is_in_log(inode)) {
+        } else if (nameless && !era.logs_nameless()) || (is_idle && self.is_in_log(inode)) {
             Err(Stop::Nothing)
         } else {
             self.log_with(inode, false, ordered, |log| log.inode_and_parents(inode, Mode::All))

@@ -188,9 +188,8 @@ pub fn replay(core: &mut Core<'_>, options: &RecoverOptions) -> FsResult<Recover
     }
     let (allocated, delayed) = (BTreeSet::new(), names::Delayed::new());
     let (now, old, overgrown) = (options.now, options.old, options.overgrown);
-    let skips_by_last = options.era.replay_skips_by_last;
-    let ignores = false;
-    let mut state = State { now, old, overgrown, skips_by_last, ignores, done, allocated, delayed };
+    let (era, ignores) = (options.era, false);
+    let mut state = State { now, old, overgrown, era, ignores, done, allocated, delayed };
     let mut fixups = vec![BTreeSet::new(); logs.len()];
     for stage in [Stage::Inodes, Stage::Names, Stage::All] {
         for (log, fixup) in logs.iter().zip(&mut fixups) {
@@ -219,8 +218,7 @@ struct State {
     now: u64,
     old: OldReplay,
     overgrown: Overgrown,
-    /// [`Era::replay_skips_by_last`].
-    skips_by_last: bool,
+    era: Era,
     /// Are items skipped: those of an inode without names, deleted while it was open? Its names go
     /// with the directory's deletions.
     ignores: bool,
@@ -259,15 +257,18 @@ impl Replay<'_, '_> {
     /// `replay_one_buffer`, for all of them.
     fn run(&mut self, stage: Stage) -> FsResult<()> {
         let log = self.log;
-        if !self.state.skips_by_last {
+        if self.state.ignores && !self.state.era.replay_skips_by_last() {
             self.state.ignores = false;
         }
         for (key, item) in &log.items {
             let (key, item) = (*key, item.as_slice());
             if key.kind == kind::INODE_ITEM {
                 let inode = log::inode_of(item, key)?;
-                if stage == Stage::Inodes || !self.state.skips_by_last {
-                    self.state.ignores = inode.nlink.get() == 0;
+                let is_gone = inode.nlink.get() == 0;
+                if is_gone != self.state.ignores
+                    && (stage == Stage::Inodes || !self.state.era.replay_skips_by_last())
+                {
+                    self.state.ignores = is_gone;
                 }
                 if !self.state.ignores && stage == Stage::Inodes {
                     self.replay_inode(key, item, inode.file_type())?;

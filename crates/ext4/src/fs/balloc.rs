@@ -298,7 +298,7 @@ impl Ext4 {
             let unused = d.has(GroupDesc::BLOCK_UNINIT) && self.csum.descriptors();
             self.groups.peek(*g, |_| ()).is_none()
                 && d.free_blocks_count() > 0
-                && (!unused || self.opts.era.prefetches_unused_groups)
+                && (!unused || self.opts.era.prefetches_unused_groups())
         };
         let window = (0..n).map(|i| (first + i) % self.geo.groups);
         let groups: Vec<u32> = window.filter(wanted).collect();

@@ -93,13 +93,15 @@ impl Conversions {
 pub(super) fn dioread_nolock(o: &MountOptions, bs: BlockSize) -> FsResult<bool> {
     let small = (bs.bytes() as usize) < wp_medium::PAGE_BYTES;
     let era = &o.era;
-    let default = era.dioread_nolock_default
-        && (!small || era.dioread_nolock_default_small_early || era.dioread_nolock_default_small);
+    let default = era.dioread_nolock_default()
+        && (!small
+            || era.dioread_nolock_default_small_early()
+            || era.dioread_nolock_default_small());
     match o.dioread_nolock {
-        Some(true) if !era.reserved_conversion => Err(FsError::Unsupported(
+        Some(true) if !era.reserved_conversion() => Err(FsError::Unsupported(
             "dioread_nolock before 3.11: conversion without reserved handles is not built".into(),
         )),
-        Some(true) if small && !era.dioread_nolock_small => Err(FsError::Unsupported(
+        Some(true) if small && !era.dioread_nolock_small() => Err(FsError::Unsupported(
             "dioread_nolock with blocks smaller than a page: kernels before 5.6 refuse it".into(),
         )),
         given => Ok(given.unwrap_or(default)),
@@ -114,7 +116,7 @@ impl Ext4 {
             && !self.journals_data(inode)
             && inode.has(crate::disk::inode::flag::EXTENTS)
             && !self.journals_data(inode)
-            && (self.opts.delalloc || !self.opts.era.dioread_needs_delalloc)
+            && (self.opts.delalloc || !self.opts.era.dioread_needs_delalloc())
     }
 
     /// Starts the worker.
@@ -139,7 +141,7 @@ impl Ext4 {
     async fn finish(self: &Rc<Self>, io: &IoEnd) {
         let first = io.bufs[0].block();
         let to = first + io.bufs.len() as u64;
-        let wrote = !io.failed.get() || !self.opts.era.keeps_failed_unwritten;
+        let wrote = !io.failed.get() || !self.opts.era.keeps_failed_unwritten();
         let late = site::CONVERT_FIRST.on();
         if !late {
             io.bufs.iter().for_each(|b| io.inode.map.end_writeback(b, io.failed.get()));

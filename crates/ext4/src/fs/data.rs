@@ -382,13 +382,13 @@ impl Ext4 {
         let skip = (at % u64::from(bs)) as u32;
         let delay = self.delays(inode);
         let h = match delay {
-            true if self.opts.era.delalloc_write_without_handle => None,
+            true if self.opts.era.delalloc_write_without_handle() => None,
             true => Some(soon!(self.start(1))?),
             false => Some(soon!(self.start(CREDITS_ALLOCATE))?),
         };
         let out = async {
             let b = inode.map.get(index);
-            if self.opts.writeback.era.stable_pages && site::STABLE.on() {
+            if self.opts.writeback.era.stable_pages() && site::STABLE.on() {
                 self.wait_stable(&b).await;
             }
             let allocated = match self.promise_now(inode, &b, delay) {
@@ -550,7 +550,7 @@ impl Ext4 {
         allocated: bool,
     ) -> FsResult<()> {
         let era = &self.opts.era;
-        let files = era.files_every_nodelalloc_write || (allocated && era.files_in_map_blocks);
+        let files = era.files_every_nodelalloc_write() || (allocated && era.files_in_map_blocks());
         // Without it nobody waits for its data, or it goes through the journal.
         if self.orders_data(inode) && files && site::FILE_ALLOCATED.on() {
             self.file_inode(h, inode, b.block(), b.block() + 1)?;
@@ -576,7 +576,7 @@ impl Ext4 {
             && grows
             && mapped
             && end > inode.disksize.get()
-            && era.files_extending_write
+            && era.files_extending_write()
             && site::FILE_EXTENDING.on()
         {
             self.file_inode(h.expect(ALLOCATES), inode, b.block(), b.block() + 1)?;
@@ -590,7 +590,7 @@ impl Ext4 {
         }
         if grows {
             inode.map.mark_inode_dirty();
-            if era.size_change_dirties_inode {
+            if era.size_change_dirties_inode() {
                 return Ok(After::Touch);
             }
         }
@@ -658,7 +658,7 @@ impl Ext4 {
         old: u64,
         to: u64,
     ) -> FsResult<()> {
-        if old >= to || !self.opts.era.zeroes_tail_on_extension {
+        if old >= to || !self.opts.era.zeroes_tail_on_extension() {
             return Ok(());
         }
         if self.has_map(inode) {

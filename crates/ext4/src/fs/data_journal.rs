@@ -66,7 +66,7 @@ impl Ext4 {
     /// Does delayed allocation that gives written blocks put a file on the ordered list?
     pub(super) fn files_delayed(&self, inode: &Inode) -> bool {
         let era = &self.opts.era;
-        self.orders_data(inode) && (era.files_allocating_writeback || era.files_in_map_blocks)
+        self.orders_data(inode) && (era.files_allocating_writeback() || era.files_in_map_blocks())
     }
 
     /// Says that a block of journalled data is about to change.
@@ -87,7 +87,7 @@ impl Ext4 {
         if crate::site::JOURNAL_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
-        if self.opts.era.journalled_data_home {
+        if self.opts.era.journalled_data_home() {
             // The page is dirty though its buffer is the journal's: writeback will come by.
             inode.map.tag(b);
         }
@@ -102,7 +102,7 @@ impl Ext4 {
         inode: &Rc<Inode>,
         wbc: &WbControl,
     ) -> FsResult<()> {
-        let handle = if self.opts.era.journalled_data_home {
+        let handle = if self.opts.era.journalled_data_home() {
             if wbc.sync && crate::site::JOURNAL_COMMIT.on() {
                 self.journal().complete_transaction(inode.datasync_tid.get()).await?;
             }
@@ -188,7 +188,7 @@ impl Ext4 {
     /// The first open remembers in the super block where this is mounted
     /// (`ext4_sample_last_mounted`).
     pub(super) async fn sample_mount_point(&self) -> FsResult<()> {
-        if self.mount_point_sampled.replace(true) || !self.opts.era.samples_mount_point {
+        if self.mount_point_sampled.replace(true) || !self.opts.era.samples_mount_point() {
             return Ok(());
         }
         let path = self.opts.mount_point.as_bytes();

@@ -332,7 +332,7 @@ impl Ext4 {
         name: &[u8],
     ) -> FsResult<()> {
         soon!(h.get_write_access(&place.buf))?;
-        let wipe = if self.opts.era.wipes_dirents { Wipe::Zero } else { Wipe::Keep };
+        let wipe = if self.opts.era.wipes_dirents() { Wipe::Zero } else { Wipe::Keep };
         let at = place.buf.block() * u64::from(self.bs().bytes());
         let inodes = self.geo.inodes_count;
         let changes = place.buf.changes();

@@ -248,7 +248,7 @@ impl Ext4 {
             return Err(FsError::NotFound);
         }
         let grows = end > inode.size.get()
-            || (end > inode.disksize.get() && self.opts.era.direct_moves_disksize);
+            || (end > inode.disksize.get() && self.opts.era.direct_moves_disksize());
         let aligned = (at | len).is_multiple_of(bs);
         let over = !grows && aligned && self.is_written(inode, at, end).await?;
         if !over {
@@ -289,7 +289,7 @@ impl Ext4 {
             if io.is_async() && !grows && aligned && sent.is_under_way() {
                 lock = None;
                 dio.queued();
-                if self.opts.era.async_syncs_early {
+                if self.opts.era.async_syncs_early() {
                     // Whoever submits cannot be told that it failed.
                     let _ = self.synced(inode, (at, len), sync, told).await;
                     durable = true;
@@ -327,7 +327,7 @@ impl Ext4 {
     fn syncs_before_growth(&self, inode: &Inode, end: u64) -> bool {
         let is_moved = end <= inode.disksize.get().min(inode.size.get());
         let era = &self.opts.era;
-        era.direct_syncs_before_size || (is_moved && era.direct_cleans_up_last)
+        era.direct_syncs_before_size() || (is_moved && era.direct_cleans_up_last())
     }
 
     /// `generic_write_sync`.
@@ -376,7 +376,7 @@ impl Ext4 {
         let mut waits = Vec::new();
         let mut unwritten = false;
         // A write that needs no metadata is durable by itself if the device can force it.
-        let mut fua = sync == Some(SyncKind::DataOnly) && self.opts.era.direct_dsync_fua;
+        let mut fua = sync == Some(SyncKind::DataOnly) && self.opts.era.direct_dsync_fua();
         let mut at = offset;
         let mut failed = Ok(());
         let plug = self.bdev.queue().plug();
@@ -451,7 +451,7 @@ impl Ext4 {
             }
         }
         // iomap has a thread end every write, the code before it where there is more to do.
-        if unwritten || syncs || self.opts.era.direct_dsync_fua {
+        if unwritten || syncs || self.opts.era.direct_dsync_fua() {
             io.in_thread().await;
         }
         if self.opts.dual.is_some() {
@@ -521,7 +521,7 @@ impl Ext4 {
                 if beyond {
                     self.initialise(h, inode, block, to).await?;
                     run.unwritten = false;
-                    if self.opts.era.files_in_map_blocks && site::DIRECT_FILE.on() {
+                    if self.opts.era.files_in_map_blocks() && site::DIRECT_FILE.on() {
                         self.file_inode(h, inode, block, to)?;
                     }
                 } else {
@@ -540,7 +540,7 @@ impl Ext4 {
                 let written = beyond || !site::DIRECT_UNWRITTEN.on();
                 let fill = if written { Fill::Written } else { Fill::BeforeIo };
                 let run = self.allocate_as(h, inode, block, want, false, fill).await?;
-                if beyond && self.opts.era.files_in_map_blocks && site::DIRECT_FILE.on() {
+                if beyond && self.opts.era.files_in_map_blocks() && site::DIRECT_FILE.on() {
                     self.file_inode(h, inode, block, block + u64::from(run.len))?;
                 }
                 Ok(Piece { run, fresh: true })

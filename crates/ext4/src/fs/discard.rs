@@ -145,7 +145,7 @@ impl Ext4 {
 
     /// Starts the worker, in eras that have one.
     pub(super) fn start_discards(self: &Rc<Self>) {
-        if self.opts.discard && self.opts.era.discards_in_background {
+        if self.opts.discard && self.opts.era.discards_in_background() {
             self.discards.works.set(true);
             let (weak, wake) = (Rc::downgrade(self), self.discards.wake.clone());
             self.rt.spawn_daemon(self.opts.conversion_task.as_str(), run(weak, wake));
@@ -188,13 +188,13 @@ impl Ext4 {
         if self.opts.discard_committed && self.journal().is_aborted() {
             return list.iter().for_each(|f| self.give_back(*f));
         }
-        if era.discards_in_background {
+        if era.discards_in_background() {
             list.iter().for_each(|f| self.give_back(*f));
             self.discards.due.borrow_mut().extend(list);
             self.discards.busy.set(self.discards.works.get());
             return self.discards.wake.wake_all();
         }
-        if era.discards_together {
+        if era.discards_together() {
             let queue = self.bdev.queue();
             let sent: Vec<_> = list.iter().map(|f| queue.send(self.discard_bio(*f))).collect();
             for bio in sent {
@@ -203,7 +203,7 @@ impl Ext4 {
             }
         }
         for freed in list {
-            if !era.discards_together {
+            if !era.discards_together() {
                 self.send_discard(freed).await;
             }
             self.give_back(freed);
@@ -233,7 +233,7 @@ impl Ext4 {
     async fn trim(&self, range: Freed, least: u32) -> u32 {
         let (group, end, mut start) = (range.group, range.end(), range.start);
         let blocks = self.geo.blocks_in_group(group);
-        let beyond = self.opts.era.trims_beyond;
+        let beyond = self.opts.era.trims_beyond();
         let (mut done, mut seen, mut to_end) = (0, 0, range.start == 0 && end >= blocks - 1);
         loop {
             let run = self.groups.with(group, |bits| {

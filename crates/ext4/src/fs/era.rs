@@ -12,7 +12,7 @@ pub fn version(text: &str) -> Option<Version> {
     if text == "4.6" { Some(Version(4, 6, 2)) } else { Version::parse(text) }
 }
 
-policies! {
+policies! { FileSystem:
     /// `write()` that moves the size inside a mapped block files the inode for ordered data.
     files_extending_write = "ext4: remove calls to ext4_jbd2_file_inode() from delalloc write path",
         None, Some(Version(3, 8, 0)),
@@ -355,6 +355,15 @@ policies! {
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,
         "a mount with journal_async_commit and data=ordered is refused: one flush for record and data cannot order them";
+    /// An inode has `i_projid`.
+    has_projects = "ext4: adds project ID support",
+        Some(Version(4, 5, 0)), None,
+        "a new inode has room for a project, 32 bytes behind the first 128 rather than 28";
+    /// mke2fs of its time gives `metadata_csum` and `64bit`. A rule of e2fsprogs 1.43 (May 2016),
+    /// not of Linux, which could mount them from 3.6 on.
+    mkfs_has_checksums = "e2fsprogs 1.43: enable metadata_csum and 64bit by default",
+        Some(Version(4, 7, 0)), None,
+        "mke2fs makes metadata_csum and 64bit, if features= does not say otherwise (e2fsprogs 1.43)";
 }
 
 #[cfg(test)]
@@ -365,18 +374,20 @@ mod tests {
     fn the_three_eras_file_inodes_as_their_sources_do() {
         let of = |v: &str| Era::of(version(v).expect("a version"));
         for v in ["3.4", "3.7.10"] {
-            assert!(of(v).files_extending_write && of(v).files_allocating_writeback);
+            assert!(of(v).files_extending_write() && of(v).files_allocating_writeback());
         }
         for v in ["3.8", "4.4.6", "4.6.1"] {
             let e = of(v);
             assert!(
-                !e.files_extending_write && !e.files_allocating_writeback && !e.files_in_map_blocks,
+                !e.files_extending_write()
+                    && !e.files_allocating_writeback()
+                    && !e.files_in_map_blocks(),
                 "{v}"
             );
         }
         for v in ["4.6", "4.6.2", "4.7.4", "6.18"] {
-            assert!(!of(v).files_extending_write && of(v).files_in_map_blocks, "{v}");
+            assert!(!of(v).files_extending_write() && of(v).files_in_map_blocks(), "{v}");
         }
-        assert!(!of("4.6.0").files_in_map_blocks, "4.6.0 is spelled out: the unrepaired release");
+        assert!(!of("4.6.0").files_in_map_blocks(), "4.6.0 is spelled out: the unrepaired release");
     }
 }

@@ -448,7 +448,7 @@ impl Ext4 {
 
     /// Has the tree one level of nodes below the inode, in a kernel that looks?
     fn may_merge_up(&self, inode: &Inode) -> bool {
-        self.opts.era.leaf_into_inode && inode.disk.borrow().block[6] == 1
+        self.opts.era.leaf_into_inode() && inode.disk.borrow().block[6] == 1
     }
 
     /// Puts an extent into the tree; with `merge` as part of a neighbour where they continue each

@@ -392,9 +392,9 @@ impl Ext4 {
     }
 
     /// `i_extra_isize` of a new inode: what the kernel knows of fields, or more if the super block
-    /// says so, if there is room (`ext4_fill_super`; `i_projid` came with 4.5).
+    /// says so, if there is room (`ext4_fill_super`).
     fn new_extra_isize(&self) -> u16 {
-        let known = if self.opts.era.version >= wp_vfs::Version(4, 5, 0) { 32 } else { 28 };
+        let known = if self.opts.era.has_projects() { 32 } else { 28 };
         let sb = self.sb.borrow();
         let mut size: u16 = known;
         if sb.has_ro_compat(ro_compat::EXTRA_ISIZE) {
@@ -513,7 +513,7 @@ impl Ext4 {
             inode.sync_tid.set(h.tid());
         }
         let moves = size_before != inode.disksize.get();
-        if moves && self.opts.era.size_counts_for_fdatasync && crate::site::SIZE_TID.on() {
+        if moves && self.opts.era.size_counts_for_fdatasync() && crate::site::SIZE_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         Ok(())

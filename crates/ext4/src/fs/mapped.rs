@@ -69,7 +69,7 @@ impl Ext4 {
     async fn dirty_blocks(&self, inode: &Inode, first: u64, bytes: &[u8]) {
         for (index, part) in (first..).zip(bytes.chunks(self.bs().bytes() as usize)) {
             let b = inode.map.get(index);
-            if self.opts.writeback.era.stable_pages && site::STABLE.on() {
+            if self.opts.writeback.era.stable_pages() && site::STABLE.on() {
                 b.wait_clear(BufFlag::Writeback).await;
             }
             b.put(0, &Slice::from_bytes(part));

@@ -187,7 +187,7 @@ impl Ext4 {
         let closed = end == isize && inode.writers.get() == 0;
         let exact = s.rq.purpose == Purpose::DataExact;
         let large = end.max(isize) > STREAM_REQUEST;
-        if closed && (large || !self.opts.era.small_closed_files_together) {
+        if closed && (large || !self.opts.era.small_closed_files_together()) {
             return true;
         }
         if large {
@@ -287,7 +287,7 @@ impl Ext4 {
     /// The first logical block of a space shorter than the goal (`ext4_mb_new_inode_pa`).
     fn covering(&self, s: &Search, len: u32) -> u64 {
         let (asked, len) = (s.rq.logical, u64::from(len));
-        if !self.opts.era.spaces_inside_goal {
+        if !self.opts.era.spaces_inside_goal() {
             let window = (asked - s.logical).min(len - u64::from(s.want));
             let off = asked % len;
             return asked - if off > 0 { window.min(off) } else { window };

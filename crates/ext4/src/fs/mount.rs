@@ -137,7 +137,7 @@ impl MountOptions {
             smp: true,
             cpus: 2,
             epoch_secs: 1_700_000_000,
-            writeback: WbPolicy::of(wp_cache::Era::of(era.version), (major, minor)),
+            writeback: WbPolicy::of(wp_cache::Era::of(era.version()), (major, minor)),
         }
     }
 }
@@ -246,7 +246,7 @@ impl Ext4 {
         };
         let descs: Vec<GroupDesc> = (0..geo.groups).map(load).collect();
         let inode_tables = descs.iter().map(GroupDesc::inode_table).collect();
-        let goals = if opts.era.stream_goals { opts.cpus.min(geo.groups.div_ceil(4)) } else { 1 };
+        let goals = if opts.era.stream_goals() { opts.cpus.min(geo.groups.div_ceil(4)) } else { 1 };
         let fs = Rc::new(Ext4 {
             rt: rt.clone(),
             csum: Checksums::of(&sb),
@@ -340,10 +340,10 @@ impl Ext4 {
             ));
         }
         let log = self.journal_map()?;
-        let mut era = wp_jbd2::Era::of(self.opts.era.version);
+        let mut era = wp_jbd2::Era::of(self.opts.era.version());
         if self.opts.dual.is_some() {
             // BarrierFS' kernel has BH_Shadow, though it is a 3.10.
-            era.shadow_until_processed = false;
+            era = era.with("shadow_until_processed", false);
         }
         let blocks = FixedBlocks::new(&self.geo, &self.descs.borrow());
         let conflicts = Conflicts::new(&self.rt, blocks);
@@ -529,7 +529,7 @@ impl Ext4 {
 
     /// Gives a changed buffer to the journal.
     pub(super) fn dirty(&self, h: &Handle, b: &Rc<Buffer>) -> FsResult<()> {
-        if self.opts.era.marks_metadata {
+        if self.opts.era.marks_metadata() {
             b.set(BufFlag::Meta);
             b.set(BufFlag::Prio);
         }

@@ -445,7 +445,7 @@ impl Ext4 {
         spec: &NodeSpec,
         linkable: bool,
     ) -> FsResult<Rc<Inode>> {
-        if !self.opts.era.has_tmpfile {
+        if !self.opts.era.has_tmpfile() {
             return Err(FsError::IsDir);
         }
         if dir.gone.get() || dir.nlink() == 0 {

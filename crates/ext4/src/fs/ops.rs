@@ -294,7 +294,7 @@ impl FileSystem for Mounted {
     }
 
     fn has_copy_range(&self) -> bool {
-        self.0.opts.era.has_copy_file_range
+        self.0.opts.era.has_copy_file_range()
     }
 
     fn told(&self, ino: Ino) -> ErrSeqCursor {
@@ -342,7 +342,7 @@ impl FileSystem for Mounted {
     }
 
     fn append_syncs_elsewhere(&self) -> bool {
-        self.0.opts.era.append_syncs_elsewhere
+        self.0.opts.era.append_syncs_elsewhere()
     }
 
     fn sync_range<'a>(
@@ -406,7 +406,7 @@ impl FileSystem for Mounted {
                 _ => return Ok(()),
             }
             let inode = soon!(self.get(ino))?;
-            if !self.0.opts.era.space_is_synchronous || !crate::site::SYNC_RESERVE.on() {
+            if !self.0.opts.era.space_is_synchronous() || !crate::site::SYNC_RESERVE.on() {
                 return Ok(());
             }
             let tid = inode.sync_tid.get();

@@ -97,7 +97,7 @@ impl Ext4 {
             }
             best
         } else {
-            let debt = if self.opts.era.dir_debt_by_flex { per * flex } else { per };
+            let debt = if self.opts.era.dir_debt_by_flex() { per * flex } else { per };
             let most_dirs = rough.dirs.read() / n + debt / 16;
             let least_inodes = inodes.saturating_sub(per * flex / 4).max(1);
             let least_blocks = blocks.saturating_sub(u64::from(geo.blocks_per_group) * flex / 4);

@@ -37,13 +37,13 @@ impl Ext4 {
     /// era, `Io`.
     pub(super) async fn load_orphan_file(self: &Rc<Self>) -> FsResult<()> {
         let sb = *self.sb.borrow();
-        if !self.opts.era.orphan_file && sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) {
+        if !self.opts.era.orphan_file() && sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) {
             return Err(FsError::Unsupported(format!(
                 "Linux {} and an orphan file in use: it came with 5.15",
-                self.opts.era.version
+                self.opts.era.version()
             )));
         }
-        if !self.opts.era.orphan_file || !sb.has_compat(compat::ORPHAN_FILE) {
+        if !self.opts.era.orphan_file() || !sb.has_compat(compat::ORPHAN_FILE) {
             return Ok(());
         }
         let inode = self.inode(sb.orphan_file_inum.get()).await?;

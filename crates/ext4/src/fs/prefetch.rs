@@ -19,7 +19,7 @@ const START_MOST: Span = Span::secs(5);
 impl Ext4 {
     /// Starts the thread that reads the block bitmaps, where the era has it.
     pub(super) fn start_prefetch(self: &Rc<Self>) {
-        if !self.opts.era.prefetches_bitmaps {
+        if !self.opts.era.prefetches_bitmaps() {
             return;
         }
         let delay = Span(self.rt.rng("ext4lazyinit").below(START_MOST.0));
@@ -31,7 +31,7 @@ impl Ext4 {
                 let Some(fs) = weak.upgrade().filter(|fs| fs.is_mounted()) else { return };
                 let desc = fs.group_desc(group);
                 let unused = desc.has(GroupDesc::BLOCK_UNINIT);
-                if (unused && !fs.opts.era.prefetches_unused_groups)
+                if (unused && !fs.opts.era.prefetches_unused_groups())
                     || desc.free_blocks_count() == 0
                 {
                     continue;

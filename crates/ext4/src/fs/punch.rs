@@ -56,9 +56,9 @@ impl Ext4 {
         }
         let era = &self.opts.era;
         let known = match how {
-            Reserve::Zero { .. } => era.zeroes_ranges,
-            Reserve::Collapse => era.collapses_ranges,
-            Reserve::Insert => era.inserts_ranges,
+            Reserve::Zero { .. } => era.zeroes_ranges(),
+            Reserve::Collapse => era.collapses_ranges(),
+            Reserve::Insert => era.inserts_ranges(),
             Reserve::Space { .. } | Reserve::Punch => true,
         };
         if !known {
@@ -67,14 +67,14 @@ impl Ext4 {
         if !inode.has(flag::EXTENTS) {
             return Err(FsError::Unsupported("fallocate on a file with indirect blocks".into()));
         }
-        if self.opts.era.punch_writes_back {
+        if self.opts.era.punch_writes_back() {
             self.before_lock(inode, how, offset, end).await?;
         }
         let _mutex = self.lock_alone(inode).await;
         if inode.gone.get() {
             return Err(FsError::NotFound);
         }
-        if self.opts.era.fallocate_updates_times_first {
+        if self.opts.era.fallocate_updates_times_first() {
             self.update_time(inode).await?;
         }
         match how {
@@ -136,7 +136,7 @@ impl Ext4 {
         end: u64,
     ) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
-        let old = self.opts.era.punch_writes_back;
+        let old = self.opts.era.punch_writes_back();
         if !old || offset.div_ceil(bs) < end / bs {
             self.size_before_punch(inode, offset, end).await?;
         }
@@ -149,7 +149,7 @@ impl Ext4 {
     /// The size that a range which ends at `end` gives the file, if it grows.
     fn new_size(&self, inode: &Inode, end: u64, keep: bool) -> Option<u64> {
         let grows = end > inode.size.get()
-            || (end > inode.disksize.get() && self.opts.era.space_moves_disksize);
+            || (end > inode.disksize.get() && self.opts.era.space_moves_disksize());
         (!keep && grows).then_some(end)
     }
 
@@ -194,7 +194,7 @@ impl Ext4 {
     ) -> FsResult<u64> {
         let bs = u64::from(self.bs().bytes());
         let map = inode.map_lock.lock().await;
-        let mut counts = self.opts.era.space_counts_for_fdatasync;
+        let mut counts = self.opts.era.space_counts_for_fdatasync();
         let next = match self.lookup(inode, at).await? {
             Ok(run) => {
                 let end = to.min(at + u64::from(run.len.min(longest(true))));
@@ -233,7 +233,7 @@ impl Ext4 {
         if reached > inode.disksize.get() {
             inode.disksize.set(reached);
         }
-        if new_size.is_none() && next * bs > inode.size.get() && self.opts.era.eofblocks_flag {
+        if new_size.is_none() && next * bs > inode.size.get() && self.opts.era.eofblocks_flag() {
             let mut d = inode.disk.borrow_mut();
             d.flags = (d.flags.get() | flag::EOFBLOCKS).into();
         }
@@ -274,7 +274,7 @@ impl Ext4 {
             inode.disksize.set(inode.disksize.get().max(size));
         }
         let out = self.write_inode(&h, inode).await;
-        if self.opts.era.holes_count_for_fdatasync && crate::site::ZERO_TID.on() {
+        if self.opts.era.holes_count_for_fdatasync() && crate::site::ZERO_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         self.stop(h, out).await?;
@@ -321,7 +321,7 @@ impl Ext4 {
         inode.set_mtime(now);
         inode.set_ctime(now);
         let out = self.write_inode(&h, inode).await;
-        if self.opts.era.holes_count_for_fdatasync && crate::site::PUNCH_TID.on() {
+        if self.opts.era.holes_count_for_fdatasync() && crate::site::PUNCH_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         self.stop(h, out).await
@@ -426,7 +426,7 @@ impl Ext4 {
         }
         self.store_and_fix(h, inode, &mut path).await?;
         self.write_inode(h, inode).await?;
-        if self.opts.era.holes_count_for_fdatasync && crate::site::REMOVE_TID.on() {
+        if self.opts.era.holes_count_for_fdatasync() && crate::site::REMOVE_TID.on() {
             inode.datasync_tid.set(h.tid());
         }
         Ok(end)

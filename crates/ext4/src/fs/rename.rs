@@ -68,8 +68,8 @@ impl Ext4 {
         let era = &self.opts.era;
         match how {
             RenameHow::Replace => Ok(()),
-            _ if !era.has_renameat2 => Err(FsError::NoSuchCall),
-            RenameHow::Whiteout if !era.has_whiteout => {
+            _ if !era.has_renameat2() => Err(FsError::NoSuchCall),
+            RenameHow::Whiteout if !era.has_whiteout() => {
                 Err(FsError::Invalid("RENAME_WHITEOUT came with 3.18"))
             }
             _ => Ok(()),

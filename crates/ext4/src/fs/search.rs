@@ -97,15 +97,15 @@ impl Ext4 {
     async fn search_by(&self, s: &mut Search<'_>) -> FsResult<()> {
         let era = &self.opts.era;
         loop {
-            let optimize = era.groups_by_order
+            let optimize = era.groups_by_order()
                 && self.geo.groups >= OPTIMIZE_FROM
                 && !s.criteria.is_expensive();
-            if era.skips_unread_groups && self.groups.unread.get() > 0 {
+            if era.skips_unread_groups() && self.groups.unread.get() > 0 {
                 s.unread = Some(s.group % self.geo.groups);
             }
             let next = match s.criteria {
                 Criteria::Power2 => Some(Criteria::GoalFast),
-                Criteria::GoalFast if optimize && era.five_criteria && s.is_data() => {
+                Criteria::GoalFast if optimize && era.five_criteria() && s.is_data() => {
                     Some(Criteria::BestAvail)
                 }
                 Criteria::GoalFast | Criteria::BestAvail => Some(Criteria::GoalSlow),
@@ -139,7 +139,7 @@ impl Ext4 {
     /// (`ext4_mb_choose_next_group`, since 6.17 `ext4_mb_scan_groups`).
     async fn search_lists(&self, s: &mut Search<'_>) -> FsResult<()> {
         let (n, max) = (self.geo.groups, self.max_order());
-        let in_order = self.opts.era.groups_in_order;
+        let in_order = self.opts.era.groups_in_order();
         let near = if self.opts.rotational { LINEAR_GROUPS } else { 0 } + u32::from(!in_order);
         let mut start = if s.group < n { s.group } else { 0 };
         for _ in 0..near {
@@ -210,7 +210,7 @@ impl Ext4 {
         if self.groups.peek(group, |_| ()).is_none() {
             let unused =
                 self.csum.descriptors() && self.group_desc(group).has(GroupDesc::BLOCK_UNINIT);
-            if self.opts.era.skips_unread_groups
+            if self.opts.era.skips_unread_groups()
                 && !s.criteria.is_expensive()
                 && (self.geo.groups_per_flex == 1
                     || !group.is_multiple_of(self.geo.groups_per_flex))
@@ -271,7 +271,7 @@ fn scan(s: &mut Search, b: &Bits, group: u32, era: &Era) -> Option<Found> {
     let mut at = b.first_free();
     while free > 0 {
         at = b.next(at, true)?;
-        if era.skips_short_runs && !s.criteria.is_expensive() {
+        if era.skips_short_runs() && !s.criteria.is_expensive() {
             let end = b.next(at, false).unwrap_or(b.blocks);
             if end - at < s.len {
                 free -= end - at;

@@ -113,7 +113,7 @@ impl Ext4 {
 
     /// fdatasync waits for it, in kernels that count holes.
     fn note_shift(&self, h: &Handle, inode: &Inode) {
-        if self.opts.era.holes_count_for_fdatasync {
+        if self.opts.era.holes_count_for_fdatasync() {
             inode.datasync_tid.set(h.tid());
         }
     }
@@ -133,7 +133,7 @@ impl Ext4 {
         offset: u64,
         writes: &[(u64, u64)],
     ) -> FsResult<()> {
-        if self.journals_data(inode) && !self.opts.era.journalled_data_home {
+        if self.journals_data(inode) && !self.opts.era.journalled_data_home() {
             // What was logged is written in place only once it has committed.
             self.journal().force_commit().await?;
         }

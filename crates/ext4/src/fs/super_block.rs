@@ -63,7 +63,7 @@ impl Ext4 {
         }
         self.store_super();
         self.sb_buf.wait_clear(BufFlag::Writeback).await;
-        let forced = self.opts.barrier && self.opts.era.super_fua && crate::site::SUPER_FUA.on();
+        let forced = self.opts.barrier && self.opts.era.super_fua() && crate::site::SUPER_FUA.on();
         let force = if forced { Flags::FUA } else { Flags::NONE };
         self.bdev.submit_write(&self.sb_buf, Flags::SYNC | force);
         if crate::site::SUPER_WAIT.on() { self.bdev.wait_on(&self.sb_buf).await } else { Ok(()) }
@@ -82,7 +82,7 @@ impl Ext4 {
         {
             let mut sb = self.sb.borrow_mut();
             sb.feature_incompat = (sb.feature_incompat.get() | incompat::RECOVER).into();
-            if self.opts.era.orphan_file && sb.has_compat(compat::ORPHAN_FILE) {
+            if self.opts.era.orphan_file() && sb.has_compat(compat::ORPHAN_FILE) {
                 let ro = sb.feature_ro_compat.get() | ro_compat::ORPHAN_PRESENT;
                 sb.feature_ro_compat = ro.into();
             }
@@ -159,7 +159,7 @@ impl Ext4 {
             journal.set_features(0, log::INCOMPAT_64BIT)?;
         }
         let csum = log::INCOMPAT_CSUM_V2 | log::INCOMPAT_CSUM_V3;
-        let wanted = match (sb.has_metadata_csum(), self.opts.era.journal_checksums) {
+        let wanted = match (sb.has_metadata_csum(), self.opts.era.journal_checksums()) {
             (true, true) => log::INCOMPAT_CSUM_V3,
             _ => 0,
         };

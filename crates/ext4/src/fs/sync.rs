@@ -102,7 +102,7 @@ impl Ext4 {
         told: &ErrSeqCursor,
     ) -> FsResult<()> {
         if self.is_stopped() {
-            return if self.opts.era.fsync_knows_abort { Err(FsError::ReadOnly) } else { Ok(()) };
+            return if self.opts.era.fsync_knows_abort() { Err(FsError::ReadOnly) } else { Ok(()) };
         }
         let done = self.write_and_commit(inode, kind, range, told).await;
         self.rt.cpu(CpuOp::SyncEnd, 1).await;
@@ -114,7 +114,7 @@ impl Ext4 {
     /// Is the open file to be told of a failed write (`file_check_and_advance_wb_err`)? Only since
     /// 4.13; before, waiting for writeback tells.
     pub(super) fn tell(&self, inode: &Inode, told: &ErrSeqCursor) -> FsResult<()> {
-        if !self.opts.era.errors_by_open_file {
+        if !self.opts.era.errors_by_open_file() {
             return Ok(());
         }
         inode.map.take_error();
@@ -124,10 +124,10 @@ impl Ext4 {
     /// What a file that is opened now has been told.
     pub(super) fn told(&self, inode: &Inode) -> ErrSeqCursor {
         let (era, told) = (&self.opts.era, ErrSeqCursor::default());
-        if era.errors_by_open_file {
-            told.data.set(inode.map.errors().sample(era.errors_wait_for_a_file));
+        if era.errors_by_open_file() {
+            told.data.set(inode.map.errors().sample(era.errors_wait_for_a_file()));
         }
-        if era.syncfs_tells_errors {
+        if era.syncfs_tells_errors() {
             told.fs.set(self.wb.errors().sample(true));
         }
         told
@@ -154,7 +154,7 @@ impl Ext4 {
             }
         } else if site::FSYNC_WAIT.on() {
             inode.map.note_wait(Quasi::Sync);
-            let arrived = if self.opts.era.errors_by_open_file {
+            let arrived = if self.opts.era.errors_by_open_file() {
                 inode.map.settle().await;
                 self.tell(inode, told)
             } else {
@@ -163,13 +163,13 @@ impl Ext4 {
             written.and(arrived)?;
         }
         let _mutex =
-            if self.opts.era.fsync_takes_mutex { Some(inode.lock.lock().await) } else { None };
+            if self.opts.era.fsync_takes_mutex() { Some(inode.lock.lock().await) } else { None };
         let tid = match kind {
             SyncKind::Full => inode.sync_tid.get(),
             SyncKind::DataOnly => inode.datasync_tid.get(),
         };
         let journal = self.journal();
-        let forces = self.journals_data(inode) && !self.opts.era.journalled_data_home;
+        let forces = self.journals_data(inode) && !self.opts.era.journalled_data_home();
         if inode.is_dir() || forces {
             // What is no regular file counts as journalled data (`ext4_inode_journal_mode`):
             // whatever transaction runs is committed, and without one nothing is flushed.
@@ -184,7 +184,7 @@ impl Ext4 {
         }
         if self.dispatches_only(inode)
             && kind == SyncKind::Full
-            && !self.opts.era.errors_by_open_file
+            && !self.opts.era.errors_by_open_file()
             && inode.map.take_error()
         {
             // Nobody has waited for the data: they have arrived with the record, or failed.
@@ -244,7 +244,7 @@ impl Ext4 {
         }
         written?;
         let _mutex =
-            if self.opts.era.fsync_takes_mutex { Some(inode.lock.lock().await) } else { None };
+            if self.opts.era.fsync_takes_mutex() { Some(inode.lock.lock().await) } else { None };
         let tid = if data_only { inode.datasync_tid.get() } else { inode.sync_tid.get() };
         // A record that is sent from here on is behind all that the device has.
         let covered = journal.running_tid() == Some(tid);
@@ -299,7 +299,7 @@ impl Ext4 {
         // Without a commit that flushes after it, data may be only in the device's cache. Nobody
         // remembers whether there is any, so this flushes for nothing now and then.
         let needs_flush = self.opts.sync_flushes()
-            && self.opts.era.sync_flushes
+            && self.opts.era.sync_flushes()
             && !tid.is_some_and(|t| journal.will_send_data_barrier(t));
         if site::SYNC_COMMIT.on() {
             journal.force_commit().await?;
@@ -312,7 +312,7 @@ impl Ext4 {
 
     /// Until 4.3 waiting for all files took what they had to tell (`wait_sb_inodes`).
     pub(super) fn sync_forgets_errors(&self) {
-        if self.opts.era.sync_clears_errors {
+        if self.opts.era.sync_clears_errors() {
             self.inodes.borrow().values().filter(|i| !i.map.is_empty()).for_each(|i| {
                 i.map.take_error();
             });

@@ -24,7 +24,7 @@ impl Ext4 {
         }
         let done = self.send_and_wait().await;
         let failed =
-            self.opts.era.syncfs_tells_errors && self.wb.errors().check_and_advance(&told.fs);
+            self.opts.era.syncfs_tells_errors() && self.wb.errors().check_and_advance(&told.fs);
         done.and(if failed { Err(FsError::Io) } else { Ok(()) })
     }
 
@@ -34,7 +34,7 @@ impl Ext4 {
             // It is read-only: there is nothing to write.
             return Ok(());
         }
-        let tells = self.opts.era.syncfs_tells_commit;
+        let tells = self.opts.era.syncfs_tells_commit();
         let counts = |done: FsResult<()>| if tells { done } else { Ok(()) };
         if site::SYNCFS_SEND.on() {
             self.wb.write_files(false).await;
@@ -60,7 +60,7 @@ impl Ext4 {
         let latest = running.unwrap_or_else(|| journal.commit_sequence());
         let needs_flush = wait
             && self.opts.sync_flushes()
-            && self.opts.era.sync_flushes
+            && self.opts.era.sync_flushes()
             && !journal.will_send_data_barrier(latest);
         if let Some(tid) = running {
             if site::SYNCFS_ASK.on() {

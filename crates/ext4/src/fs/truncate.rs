@@ -35,7 +35,7 @@ impl Ext4 {
             return self.touch(inode).await;
         }
         if size > old {
-            if self.opts.era.zeroes_tail_on_extension && site::EXTEND_ZERO.on() {
+            if self.opts.era.zeroes_tail_on_extension() && site::EXTEND_ZERO.on() {
                 self.zero_tail(inode, old).await?;
             }
             let h = self.start(2).await?;
@@ -56,7 +56,7 @@ impl Ext4 {
                 self.add_orphan(&h, inode).await?;
             }
             if size != old {
-                let last = match self.opts.era.fast_tracks_to_the_end {
+                let last = match self.opts.era.fast_tracks_to_the_end() {
                     true => u64::MAX,
                     false => old.saturating_sub(1) / bs,
                 };
@@ -165,7 +165,7 @@ impl Ext4 {
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
             return self.zero_journalled(inode, &b, from as usize..to as usize).await;
         }
-        if self.opts.writeback.era.stable_pages && site::ZERO_STABLE.on() {
+        if self.opts.writeback.era.stable_pages() && site::ZERO_STABLE.on() {
             b.wait_clear(BufFlag::Writeback).await;
         }
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {

@@ -21,7 +21,7 @@ use crate::disk::inode::flag;
 impl Ext4 {
     /// What it offers of a file.
     pub(super) fn untorn_limits(&self, inode: &Inode) -> Option<AtomicLimits> {
-        let is_fit = self.opts.era.has_untorn_writes
+        let is_fit = self.opts.era.has_untorn_writes()
             && self.sb.borrow().has_incompat(incompat::EXTENTS)
             && inode.disk.borrow().is_file()
             && inode.has(flag::EXTENTS);

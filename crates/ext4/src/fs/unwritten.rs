@@ -170,7 +170,7 @@ impl Ext4 {
         let Some(e) = leaf.pos.checked_sub(1).map(|i| leaf.leaf[i]) else { return Ok(from) };
         let to = to.min(e.end());
         let bs = u64::from(self.bs().bytes());
-        let eof = match self.opts.era.zeroes_before_disksize {
+        let eof = match self.opts.era.zeroes_before_disksize() {
             true => inode.disksize.get(),
             false => inode.size.get(),
         };
@@ -215,7 +215,7 @@ impl Ext4 {
 
     /// Blocks of an extent that are rather zeroed than split off.
     fn zeroout_blocks(&self) -> u64 {
-        match self.opts.era.zeroes_by_kib {
+        match self.opts.era.zeroes_by_kib() {
             true => u64::from(self.opts.zeroout_kib) * 1024 / u64::from(self.bs().bytes()),
             false => 7,
         }

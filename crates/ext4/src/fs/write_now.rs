@@ -53,7 +53,7 @@ impl Ext4 {
                 return Some(MaybeReady::later(self.write_later(timed, inode.clone(), at, data)));
             }
         }
-        let h = match self.opts.era.delalloc_write_without_handle {
+        let h = match self.opts.era.delalloc_write_without_handle() {
             true => None,
             false => Some(self.journal().start_now(1)?),
         };
@@ -157,8 +157,9 @@ impl Ext4 {
 
     /// Has the cached block its place, or a promise, and may it be changed?
     fn takes_bytes(&self, b: &Buffer) -> bool {
-        let held =
-            self.opts.writeback.era.stable_pages && site::STABLE.on() && b.flag(BufFlag::Writeback);
+        let held = self.opts.writeback.era.stable_pages()
+            && site::STABLE.on()
+            && b.flag(BufFlag::Writeback);
         !held && (b.flag(BufFlag::Mapped) || b.flag(BufFlag::Delay))
     }
 

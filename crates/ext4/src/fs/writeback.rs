@@ -200,7 +200,7 @@ impl Ext4 {
         from: u64,
         to: u64,
     ) -> FsResult<()> {
-        let wait_only = self.opts.era.delalloc_data_waits_only;
+        let wait_only = self.opts.era.delalloc_data_waits_only();
         let how = if wait_only { Ordered::Wait } else { Ordered::WriteAndWait };
         h.file_inode_range(&self.jinode(inode), how, self.pages_of(from, to))
     }
@@ -356,7 +356,7 @@ impl Ext4 {
             }
             let starts_handle = !placed
                 || is_cut
-                || (self.opts.era.writeback_starts_handle && !wbc.mapped_only && !handle_seen);
+                || (self.opts.era.writeback_starts_handle() && !wbc.mapped_only && !handle_seen);
             let done = if starts_handle {
                 handle_seen = true;
                 let reserve =

@@ -106,7 +106,7 @@ fn commit(
     let sb = read_super(dev, log, bs)?;
     let added = Addition { at: sb.first.get(), tid: sb.sequence.get(), secs: now.into(), blocks };
     let head = added.commit(dev, log, bs)?;
-    empty(dev, log, bs, &added, policy.record_head.then_some(head))
+    empty(dev, log, bs, &added, policy.record_head().then_some(head))
 }
 
 /// Blocks that `aside` has otherwise than `dev`, which lies below it.

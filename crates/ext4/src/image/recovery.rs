@@ -321,7 +321,7 @@ fn recorded_error(dev: &Overlay<'_>, image: &Image<'_>, policy: &RecoverPolicy) 
     let (log, bs) = (map_of_log(image, true)?, image.geometry().block_size);
     let sb = read_super(dev, &log, bs)?;
     let at = log.block(0).unwrap_or(0) * u64::from(bs.bytes());
-    verify_super(&sb, &log, bs, at, policy.incompat_known)?;
+    verify_super(&sb, &log, bs, at, |incompat| policy.unknown_incompat(incompat))?;
     Ok(sb.errno.get())
 }
 

@@ -48,19 +48,19 @@ pub struct Setup {
 /// A version's rules without what it loses, and with all calls: those have programs of their own
 /// (`crash bug V1` and on), and what is tested here must hold beside them.
 fn keeps_all(era: Era) -> Era {
-    Era {
-        size_counts_for_fdatasync: true,
-        holes_count_for_fdatasync: true,
-        space_counts_for_fdatasync: true,
-        space_moves_disksize: true,
-        space_is_synchronous: true,
-        zeroes_ranges: true,
-        direct_moves_disksize: true,
-        direct_syncs_before_size: false,
-        async_syncs_early: false,
-        append_syncs_elsewhere: false,
-        ..era
-    }
+    let rules = [
+        ("size_counts_for_fdatasync", true),
+        ("holes_count_for_fdatasync", true),
+        ("space_counts_for_fdatasync", true),
+        ("space_moves_disksize", true),
+        ("space_is_synchronous", true),
+        ("zeroes_ranges", true),
+        ("direct_moves_disksize", true),
+        ("direct_syncs_before_size", false),
+        ("async_syncs_early", false),
+        ("append_syncs_elsewhere", false),
+    ];
+    rules.into_iter().fold(era, |era, (rule, holds)| era.with(rule, holds))
 }
 
 impl Setup {

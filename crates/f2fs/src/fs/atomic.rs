@@ -59,11 +59,11 @@ impl F2fs {
         told: &ErrSeqCursor,
     ) -> FsResult<()> {
         let era = &self.opts.era;
-        if !era.atomic_cow {
+        if !era.atomic_cow() {
             let why = "atomic writes of F2FS before Linux 5.19; a later version: era=6.1";
             return Err(FsError::Unsupported(why.to_owned()));
         }
-        if what == AtomicWrite::Replace && !era.atomic_replace {
+        if what == AtomicWrite::Replace && !era.atomic_replace() {
             return Err(FsError::NoSuchIoctl);
         }
         self.check_writable()?;

@@ -101,7 +101,7 @@ impl F2fs {
             let now = self.rt.now();
             let busy = self.cp_rwsem.available() < super::checkpoint::ALL;
             let idle = now.since(self.cps.used_at.get()) >= IDLE_INTERVAL;
-            if self.is_busy() || (!idle && (busy || !self.opts.era.checkpoints_when_busy)) {
+            if self.is_busy() || (!idle && (busy || !self.opts.era.checkpoints_when_busy())) {
                 return;
             }
             if now.since(self.cps.written_at.get()) < CP_INTERVAL {

@@ -231,7 +231,7 @@ impl F2fs {
         self.cp.borrow_mut().head_mut().checkpoint_ver = version.into();
         let done = self.write_tables(reason).await;
         if done.is_err() {
-            if self.opts.era.failed_checkpoint_stops {
+            if self.opts.era.failed_checkpoint_stops() {
                 self.stop_checkpoint();
             }
         } else {
@@ -442,7 +442,7 @@ impl F2fs {
             cp.set_flag(cp_flag::NAT_BITS, false);
             *bits = None;
         } else if !cp.has(cp_flag::NAT_BITS)
-            && self.opts.era.umount_flushes_nat
+            && self.opts.era.umount_flushes_nat()
             && let Some((full, empty)) = self.nat_bits_now()
         {
             *bits = Some(NatBits { version: 0, full, empty });

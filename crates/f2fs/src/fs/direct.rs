@@ -157,8 +157,9 @@ impl F2fs {
         let unit = u64::from(self.io.part().limits().logical_bytes);
         let aligned = (offset | len).is_multiple_of(BLOCK);
         let era = &self.opts.era;
-        let linux_has_way =
-            era.direct_writes && !self.g.is_zoned && (era.direct_out_of_place || !self.is_lfs());
+        let linux_has_way = era.direct_writes()
+            && !self.g.is_zoned
+            && (era.direct_out_of_place() || !self.is_lfs());
         if !inode.is_file()
             || (!write && inode.has_inline(inline::DATA))
             || (write && !linux_has_way && !self.logs_direct())
@@ -267,7 +268,7 @@ impl F2fs {
             drop(lock.take());
             let n = self.synced(inode, (at, n), sync, told).await?;
             let era = &self.opts.era;
-            let waits = era.direct_through_cache_waits || era.direct_through_cache_generic;
+            let waits = era.direct_through_cache_waits() || era.direct_through_cache_generic();
             if waits && n > 0 {
                 self.write_back(inode, at, at + n).await?;
                 self.drop_cache(inode, at, at + n).await;
@@ -286,12 +287,12 @@ impl F2fs {
         self.convert_inline(inode).await?;
         let old = inode.size.get();
         // Blocks behind the end get places at once; holes inside were left to the cache once.
-        let allocates =
-            self.opts.era.direct_fills_holes || self.is_lfs() || at >= old.next_multiple_of(BLOCK);
+        let fills = self.opts.era.direct_fills_holes() || self.is_lfs();
+        let allocates = fills || at >= old.next_multiple_of(BLOCK);
         // A plain overwrite is durable by itself if the device can force it.
         let limits = self.io.part().limits();
         let mut force = Force {
-            holds: self.opts.era.direct_iomap
+            holds: self.opts.era.direct_iomap()
                 && sync == Some(SyncKind::DataOnly)
                 && !self.is_lfs()
                 && !self.logs_direct()
@@ -318,7 +319,7 @@ impl F2fs {
             let wrote = self.transferred(sent, at).await;
             // iomap has a thread end every write; the code before it, where there is more to do.
             let is_whole = wrote.as_ref().is_ok_and(|n| *n == len);
-            if self.opts.era.direct_iomap || sync.is_some() || !is_whole {
+            if self.opts.era.direct_iomap() || sync.is_some() || !is_whole {
                 io.in_thread().await;
             }
             wrote
@@ -333,7 +334,7 @@ impl F2fs {
         };
         // iomap makes an O_DSYNC write durable before this file system notes what the write did:
         // the new length, and that blocks were overwritten, are for a later fsync.
-        let early = self.opts.era.direct_iomap;
+        let early = self.opts.era.direct_iomap();
         let grow = || {
             if done > 0 && at + done > inode.size.get() {
                 self.set_size(inode, at + done);

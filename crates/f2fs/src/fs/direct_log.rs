@@ -244,7 +244,7 @@ impl F2fs {
     /// Must the device be flushed before a node of this file is sent with a mark of fsync, for
     /// direct data that it may name? `atomic`: the node goes behind a flush itself, if any does.
     pub(super) fn must_flush_direct(&self, inode: &Inode, atomic: bool) -> bool {
-        let flushed = self.g.is_zoned && self.opts.era.zoned_flush_not_fua;
+        let flushed = self.g.is_zoned && self.opts.era.zoned_flush_not_fua();
         inode.flushed.get() < inode.arrived.get()
             && self.opts.fsync_mode != FsyncMode::NoBarrier
             && !(atomic && self.opts.barrier && !flushed)

@@ -219,7 +219,7 @@ impl F2fs {
         }
         if self.is_sequential(addr) {
             self.discards.resets.borrow_mut().insert(addr);
-            if !self.opts.era.async_zone_reset {
+            if !self.opts.era.async_zone_reset() {
                 // Nobody can be told: who writes there next finds the zone as it is.
                 drop(self.reset_zone(addr).await);
             }

@@ -104,7 +104,7 @@ impl F2fs {
             && self.has_ino(pino, InoSet::TransDir)
         {
             CpReason::RecoverDir
-        } else if self.opts.era.xattr_dir_checkpoint && self.has_ino(pino, InoSet::XattrDir) {
+        } else if self.opts.era.xattr_dir_checkpoint() && self.has_ino(pino, InoSet::XattrDir) {
             CpReason::XattrDir
         } else {
             return None;
@@ -241,7 +241,7 @@ impl F2fs {
                 }
             } else {
                 atomic |= match self.opts.fsync_mode {
-                    FsyncMode::Strict => self.opts.era.strict_is_atomic,
+                    FsyncMode::Strict => self.opts.era.strict_is_atomic(),
                     mode => mode == FsyncMode::StrictFixed,
                 };
             }
@@ -333,7 +333,7 @@ impl F2fs {
         let flushes = if atomic {
             // A last node that is forced makes nothing else durable: neither does the flush before
             // it, if the data was still on its way.
-            let forces = !self.opts.era.zoned_flush_not_fua && !self.opts.oprw;
+            let forces = !self.opts.era.zoned_flush_not_fua() && !self.opts.oprw;
             self.opts.barrier && self.g.is_zoned && !forces
         } else {
             self.opts.fsync_mode != FsyncMode::NoBarrier

@@ -377,7 +377,7 @@ impl F2fs {
             let mut f = inode.f.borrow_mut();
             (f.ctime, f.mtime) = (now, now);
         }
-        let sync = inode.is_dir() && self.opts.era.checkpoint_takes_dir_times;
+        let sync = inode.is_dir() && self.opts.era.checkpoint_takes_dir_times();
         self.mark_inode_dirty(inode, sync);
     }
 

@@ -331,7 +331,7 @@ impl F2fs {
         let slot = Io::slot(kind, log);
         let seg = page.of.contents(kind);
         // What need not be the same for a block to join a bio; the bio keeps its first block's.
-        let passed_over = match self.opts.era.flush_flags_merge {
+        let passed_over = match self.opts.era.flush_flags_merge() {
             true => Flags::PREFLUSH | Flags::FUA,
             false => Flags::NONE,
         };

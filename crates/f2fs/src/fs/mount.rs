@@ -172,7 +172,7 @@ impl MountOptions {
             disk: disk.to_owned(),
             device,
             epoch_secs: 1_700_000_000,
-            writeback: WbPolicy::of(wp_cache::Era::of(era.version), device),
+            writeback: WbPolicy::of(wp_cache::Era::of(era.version()), device),
         }
     }
 }
@@ -249,7 +249,7 @@ impl F2fs {
             map.set_ops(Rc::downgrade(&ops));
         }
         let mut space = Space::new(&g, &cp, loaded.cap, lfs);
-        space.sit.overwrites = opts.era.ssr_overwrites;
+        space.sit.overwrites = opts.era.ssr_overwrites();
         let h = *cp.head();
         let in_use = h.valid_node_count.get() + nid::RESERVED;
         let fs = Rc::new(F2fs {
@@ -292,7 +292,7 @@ impl F2fs {
         fs.read_segments().await?;
         fs.read_nat_bits().await?;
         fs.build_free_nids(true).await?;
-        if fs.opts.era.thread_writes_checkpoints {
+        if fs.opts.era.thread_writes_checkpoints() {
             fs.start_checkpoint_thread();
         }
         fs.start_flush_thread();

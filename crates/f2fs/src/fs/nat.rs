@@ -232,7 +232,7 @@ impl F2fs {
     pub(super) async fn flush_nat(&self, reason: Reason) -> FsResult<()> {
         let unmounts = reason.is_umount();
         let keeps_bits = self.cp.borrow().has(cp_flag::NAT_BITS);
-        let whole = unmounts && (self.opts.era.umount_flushes_nat || keeps_bits);
+        let whole = unmounts && (self.opts.era.umount_flushes_nat() || keeps_bits);
         if whole {
             self.empty_nat_journal();
         }

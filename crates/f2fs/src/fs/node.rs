@@ -345,7 +345,7 @@ impl F2fs {
             return Ok(false);
         }
         let mut flags = how.flags;
-        let flushed = self.g.is_zoned && self.opts.era.zoned_flush_not_fua;
+        let flushed = self.g.is_zoned && self.opts.era.zoned_flush_not_fua();
         if how.atomic && self.opts.barrier && !flushed {
             if site::NODE_FLUSH.on() {
                 flags |= Flags::PREFLUSH;

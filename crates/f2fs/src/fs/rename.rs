@@ -169,7 +169,7 @@ impl F2fs {
             }
         });
         inode.f.borrow_mut().ctime = self.time();
-        self.mark_inode_dirty(inode, self.opts.era.checkpoint_takes_dir_times);
+        self.mark_inode_dirty(inode, self.opts.era.checkpoint_takes_dir_times());
         // Adding the new name may have moved the old one.
         let old = self.find_name(old_dir, old_name).await?.ok_or(FsError::NotFound)?;
         self.delete_name(old_dir, &old, None).await?;
@@ -262,7 +262,7 @@ impl F2fs {
             if delta != 0 {
                 self.add_links(dir, delta);
             }
-            self.mark_inode_dirty(dir, self.opts.era.checkpoint_takes_dir_times);
+            self.mark_inode_dirty(dir, self.opts.era.checkpoint_takes_dir_times());
         }
         if matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed) {
             self.add_ino(a_dir.ino, InoSet::TransDir);

@@ -27,7 +27,7 @@ impl F2fs {
         writes: bool,
     ) -> FsResult<()> {
         let old = inode.size.get();
-        if old >= size || !self.opts.era.zero_beyond_end {
+        if old >= size || !self.opts.era.zero_beyond_end() {
             return Ok(());
         }
         let (index, skip) = (old / BLOCK, old % BLOCK);
@@ -42,7 +42,7 @@ impl F2fs {
         if first < end && !inode.map.range(first, end).is_empty() {
             self.drop_pages(inode, first, end).await;
         }
-        if writes && skip > 0 && self.is_strict() && self.opts.era.strict_writes_zeroes {
+        if writes && skip > 0 && self.is_strict() && self.opts.era.strict_writes_zeroes() {
             self.write_zeroes(inode, size).await?;
         }
         Ok(())

@@ -132,7 +132,7 @@ impl F2fs {
     /// What an fsync below a directory must know of its changed attributes.
     fn note_dir_xattr(&self, dir: &Inode) {
         let strict = matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed);
-        if strict || !self.opts.era.xattr_dir_checkpoint {
+        if strict || !self.opts.era.xattr_dir_checkpoint() {
             self.set_need_cp();
         } else {
             self.add_ino(dir.ino, InoSet::XattrDir);

@@ -63,7 +63,8 @@ pub fn replay_log(
     may_read: MayRead<'_>,
 ) -> FsResult<RecoveryReport> {
     let sb = read_super(dev, log, bs)?;
-    verify_super(&sb, log, bs, super_block::super_at(log, bs)?, policy.incompat_known)?;
+    let unknown = |incompat| policy.unknown_incompat(incompat);
+    verify_super(&sb, log, bs, super_block::super_at(log, bs)?, unknown)?;
     let ring = ring::Ring::new(dev, log, bs, &sb, may_read)?;
     let mut report = RecoveryReport {
         first_tid: sb.sequence.get(),
@@ -155,7 +156,7 @@ fn mark_empty(
     policy: &RecoverPolicy,
     report: &RecoveryReport,
 ) -> FsResult<()> {
-    let head = policy.record_head.then_some(report.head);
+    let head = policy.record_head().then_some(report.head);
     super_block::mark_empty(dev, log, bs, report.next_sequence, head)
 }
 

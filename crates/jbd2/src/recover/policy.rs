@@ -21,33 +21,18 @@ pub enum BadCommit {
 pub struct RecoverPolicy {
     /// What to do at a wrong commit checksum.
     pub bad_commit: BadCommit,
-    /// A commit record whose used 60 bytes are right counts although the rest of its block is not.
-    /// "jbd2: avoid mount failed when commit block is partial submitted"; in 6.12, not in 6.1.
-    pub partial_commit: bool,
-    /// A checksum error in a transaction older than the one before it is left-over from an earlier
-    /// file system: the log ends there. "jbd2: avoid transaction reuse after reformatting", 5.10.
-    pub stale_by_time: bool,
     /// Write the journal superblock as a checker does: empty, next sequence. A kernel that mounts
     /// leaves it to [`crate::Journal::load`], which starts the log anew.
     pub mark_empty: bool,
-    /// Record the log's head in `s_head` when marking empty ("jbd2: continue to record log between
-    /// each mount", 6.4).
-    pub record_head: bool,
-    /// Incompatible features that this kernel knows; any other is an error.
-    pub incompat_known: u32,
+    /// The kernel; `None`: e2fsck 1.47. It is asked only for what an image makes a difference of,
+    /// so that versions with the same answers are known to recover it alike.
+    pub kernel: Option<Era>,
 }
 
 impl RecoverPolicy {
     /// The rules of a kernel, which marks the log empty afterwards.
-    pub fn of(era: &Era) -> RecoverPolicy {
-        RecoverPolicy {
-            bad_commit: BadCommit::Refuse,
-            partial_commit: era.partial_commit,
-            stale_by_time: era.stale_by_time,
-            mark_empty: true,
-            record_head: era.cycle_record,
-            incompat_known: era.incompat_known(),
-        }
+    pub const fn of(era: &Era) -> RecoverPolicy {
+        RecoverPolicy { bad_commit: BadCommit::Refuse, mark_empty: true, kernel: Some(*era) }
     }
 
     /// The rules of Linux `major.minor`.
@@ -57,14 +42,28 @@ impl RecoverPolicy {
 
     /// The rules of e2fsck 1.47.
     pub const fn e2fsck() -> RecoverPolicy {
-        RecoverPolicy {
-            bad_commit: BadCommit::StopBefore,
-            partial_commit: false,
-            stale_by_time: true,
-            mark_empty: true,
-            record_head: false,
-            incompat_known: disk::INCOMPAT_KNOWN,
-        }
+        RecoverPolicy { bad_commit: BadCommit::StopBefore, mark_empty: true, kernel: None }
+    }
+
+    /// A commit record whose used 60 bytes are right counts although the rest of its block is not.
+    pub fn partial_commit(&self) -> bool {
+        self.kernel.is_some_and(|era| era.partial_commit())
+    }
+
+    /// A checksum error in a transaction older than the one before it is left-over from an earlier
+    /// file system: the log ends there.
+    pub fn stale_by_time(&self) -> bool {
+        self.kernel.is_none_or(|era| era.stale_by_time())
+    }
+
+    /// Record the log's head in `s_head` when marking empty.
+    pub fn record_head(&self) -> bool {
+        self.kernel.is_some_and(|era| era.cycle_record())
+    }
+
+    /// Those of the incompatible features `incompat` that it does not know: an error.
+    pub fn unknown_incompat(&self, incompat: u32) -> u32 {
+        self.kernel.map_or(incompat & !disk::INCOMPAT_KNOWN, |era| era.unknown_incompat(incompat))
     }
 }
 

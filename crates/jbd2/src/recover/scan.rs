@@ -115,7 +115,7 @@ impl Scan<'_> {
         if ring.format.tail_is_right(block) || !site::SCAN_CONTROL.on() {
             return Ok(());
         }
-        if !self.policy.stale_by_time {
+        if !self.policy.stale_by_time() {
             return Err(bad_checksum("control block", self.tid));
         }
         self.doubtful = true;
@@ -169,13 +169,13 @@ impl Scan<'_> {
         }
         right = right
             && (ring.format.commit_is_right(block)
-                || (self.policy.partial_commit && ring.format.commit_head_is_right(block))
+                || (ring.format.commit_head_is_right(block) && self.policy.partial_commit())
                 || !site::SCAN_RECORD.on());
         if right {
             self.last_time = time;
             return Ok(Verdict::Accept);
         }
-        if self.policy.stale_by_time && time < self.last_time {
+        if time < self.last_time && self.policy.stale_by_time() {
             return Ok(Verdict::Stale);
         }
         self.end = Some(self.tid);

@@ -30,7 +30,7 @@ pub fn verify_super(
     log: &LogMap,
     bs: BlockSize,
     at: u64,
-    incompat_known: u32,
+    unknown_incompat: impl Fn(u32) -> u32,
 ) -> FsResult<()> {
     let bad = |field: &'static str, found: u64, expected: &str| {
         Err(FsError::corrupt("jbd2 superblock", field, at, found, expected))
@@ -56,11 +56,9 @@ pub fn verify_super(
         return bad("s_start", u64::from(sb.start.get()), &format!("0..{maxlen}"));
     }
     let f = Format::of(sb);
-    if f.incompat & !incompat_known != 0 {
-        return Err(FsError::Unsupported(format!(
-            "jbd2 features {:#x}",
-            f.incompat & !incompat_known
-        )));
+    let unknown = unknown_incompat(f.incompat);
+    if unknown != 0 {
+        return Err(FsError::Unsupported(format!("jbd2 features {unknown:#x}")));
     }
     if version == disk::SUPER_V2 && sb.feature_ro_compat.get() != 0 {
         return Err(FsError::Unsupported(format!(

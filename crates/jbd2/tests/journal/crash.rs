@@ -344,7 +344,7 @@ pub fn dual_modes() -> Vec<(&'static str, DualMode)> {
 pub fn dual_config(seed: u64, dual: DualMode) -> Config {
     // Without checksums nothing but the order tells a whole transaction from a part of one.
     let mut c = config((3, 10), seed, 0, disk::INCOMPAT_REVOKE);
-    c.options.era.shadow_until_processed = false;
+    c.options.era = c.options.era.with("shadow_until_processed", false);
     c.options.mode = CommitMode::Barrier(dual);
     c.keeps_order = true;
     c

@@ -144,8 +144,7 @@ impl Nilfs {
     /// `Unsupported`, `Io`.
     pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Nilfs>> {
         let secs = u64::try_from(opts.epoch_secs).unwrap_or(0) + rt.now().secs();
-        let misplaces = opts.era.recovery_misplaces;
-        replay(&part, &RecoverOptions { now: secs, misplaces }).await?;
+        replay(&part, &RecoverOptions { now: secs, era: Some(opts.era) }).await?;
         let view = contents(&part);
         let image = Image::open(&view)?;
         let g = image.geometry().clone();

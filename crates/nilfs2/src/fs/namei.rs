@@ -250,7 +250,7 @@ impl Nilfs {
         // The new name may have moved the old one within its block.
         let old_name = self.find_name(from.0, from.1)?;
         self.remove_name(from.0, &old_name)?;
-        if moves_dir || (is_dir && self.opts.era.rename_writes_dotdot) {
+        if moves_dir || (is_dir && self.opts.era.rename_writes_dotdot()) {
             let dots = self.find_name(found.ino, b"..")?;
             self.set_name(found.ino, &dots, to.0, FileType::Dir.entry())?;
         }

@@ -19,6 +19,7 @@ use zerocopy::IntoBytes;
 use crate::disk::summary::flag;
 use crate::disk::super_block::state;
 use crate::disk::{Summary, SuperBlock};
+use crate::era::Era;
 use crate::log::{DirtyBlocks, Disk, Kind, Log, Origin, Place, Store};
 
 use super::search::{Stray, read_block, read_log};
@@ -29,14 +30,21 @@ use super::{Image, Orphans, Tip, search};
 pub struct RecoverOptions {
     /// Time that the new log and the super block get, in seconds since 1970.
     pub now: u64,
+    /// The kernel; `None`: one without its faults.
+    pub era: Option<Era>,
+}
+
+impl RecoverOptions {
     /// Does a block smaller than a page come back where its block of the log stands in a page
-    /// ([`recovery_misplaces`](crate::era::Era::recovery_misplaces))?
-    pub misplaces: bool,
+    /// ([`Era::recovery_misplaces`])?
+    fn misplaces(&self) -> bool {
+        self.era.is_some_and(|era| era.recovery_misplaces())
+    }
 }
 
 impl Default for RecoverOptions {
     fn default() -> RecoverOptions {
-        RecoverOptions { now: 1_388_534_400, misplaces: false }
+        RecoverOptions { now: 1_388_534_400, era: None }
     }
 }
 
@@ -102,7 +110,7 @@ pub fn recover(dev: &Overlay<'_>, options: &RecoverOptions) -> FsResult<Recovery
         for block in &found {
             all.push(read_block(dev, &tip.g, block.place, "nilfs2 log")?);
         }
-        if options.misplaces {
+        if 1 << tip.g.block_bits < PAGE_BYTES && options.misplaces() {
             misplace(&found, &mut all);
         }
         for (block, bytes) in found.iter().zip(all) {

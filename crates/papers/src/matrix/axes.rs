@@ -33,13 +33,47 @@ const DISCARD: &[Value] =
 /// Drives of ext4, which lives on no zones.
 const EXT4_DRIVES: [&str; 3] = ["volatile", "plp", "ordered"];
 
-/// Techniques of the literature on ext4, each beside plain jbd2 of the newest kernel: the value
-/// that stands for journaling, its techniques, its drives.
-const EXT4_LITERATURE: &[(&str, &[&str], &[&str])] = &[
-    ("force-copy", &["unwritten-first", "force-copy"], &["volatile", "plp"]),
-    ("optr", &["unwritten-first", "optr"], &["optr", "volatile"]),
-    ("optr-nobarrier", &["unwritten-first", "optr-nobarrier"], &["optr"]),
-    ("fast-commit", &["unwritten-first", "fast-commit"], &["volatile", "plp"]),
+/// A technique of the literature beside what it would replace.
+struct Beside {
+    fs: &'static FsEntry,
+    era: &'static str,
+    values: [&'static str; 3],
+    techniques: &'static [&'static str],
+    drives: &'static [&'static str],
+}
+
+/// On ext4 the value in the middle stands for journaling.
+const fn on_ext4(
+    era: &'static str,
+    name: &'static str,
+    techniques: &'static [&'static str],
+    drives: &'static [&'static str],
+) -> Beside {
+    Beside { fs: &wp_ext4::ENTRY, era, values: [era, name, "none"], techniques, drives }
+}
+
+/// On F2FS the last value stands for OPRW. Its fsync is `posix`.
+const fn on_f2fs(
+    name: &'static str,
+    techniques: &'static [&'static str],
+    drives: &'static [&'static str],
+) -> Beside {
+    let values = ["posix", "linux-6.18", name];
+    Beside { fs: &wp_f2fs::ENTRY, era: "6.18", values, techniques, drives }
+}
+
+/// Each beside plain jbd2 or plain F2FS of the same kernel.
+const LITERATURE: &[Beside] = &[
+    on_ext4("6.18", "force-copy", &["unwritten-first", "force-copy"], &["volatile", "plp"]),
+    on_ext4("6.18", "optr", &["unwritten-first", "optr"], &["optr", "volatile"]),
+    on_ext4("6.18", "optr-nobarrier", &["unwritten-first", "optr-nobarrier"], &["optr"]),
+    on_ext4("6.18", "fast-commit", &["unwritten-first", "fast-commit"], &["volatile", "plp"]),
+    on_ext4("6.18", "untorn", &["unwritten-first", "untorn"], &["whole-blocks", "volatile"]),
+    on_ext4("6.18", "queue-depth", &["unwritten-first", "queue-depth"], &["volatile", "plp"]),
+    on_ext4("3.4", "qasio", &["inode-lists", "qasio"], &["volatile", "plp"]),
+    on_f2fs("rflush", &["posix", "direct-in-place", "rflush"], &["ranges", "volatile"]),
+    on_f2fs("rflush-published", &["posix", "direct-in-place", "rflush-published"], &["ranges"]),
+    on_f2fs("f2fs-atomic", &["posix", "direct-in-place", "f2fs-atomic"], &["volatile", "plp"]),
 ];
 
 /// F2FS' modes of fsync.
@@ -109,16 +143,14 @@ pub fn combinations() -> Vec<Combination> {
             }
         }
     }
-    for (name, techniques, drives) in EXT4_LITERATURE {
-        for drive in drives.iter().map(|d| Drive::of(d)) {
-            all.push(Combination {
-                fs: &wp_ext4::ENTRY,
-                era: "6.18",
-                drive,
-                values: vec!["6.18", name, "none"],
-                techniques: techniques.to_vec(),
-            });
-        }
+    for row in LITERATURE {
+        all.extend(row.drives.iter().map(|drive| Combination {
+            fs: row.fs,
+            era: row.era,
+            drive: Drive::of(drive),
+            values: row.values.to_vec(),
+            techniques: row.techniques.to_vec(),
+        }));
     }
     all
 }
@@ -151,9 +183,15 @@ impl Combination {
         (v.0, v.1)
     }
 
-    /// The elevator: the one for SSDs in each kernel's block layer.
-    pub fn elevator(&self) -> &'static str {
-        if self.kernel() < (5, 0) && !self.drive.is_zoned() { "deadline" } else { "mq-deadline" }
+    /// The elevator: the one for SSDs in each kernel's block layer, with the parameters of the
+    /// techniques.
+    pub fn elevator(&self) -> String {
+        let is_old = self.kernel() < (5, 0) && !self.drive.is_zoned();
+        let name = if is_old { "deadline" } else { "mq-deadline" };
+        let parameters = self.techniques.iter().map(|t| techniques::find(t).elevator);
+        let all: Vec<&str> =
+            std::iter::once(name).chain(parameters.filter(|p| !p.is_empty())).collect();
+        all.join(",")
     }
 
     /// Why it cannot be. Errors: a drive that none can be.

@@ -64,6 +64,20 @@ pub static DRIVES: &[Drive] = &[
         zones: 0,
     },
     Drive {
+        name: "ranges",
+        about: "850 PRO class, volatile, that flushes ranges of sectors (RFLUSH)",
+        device: CLASS,
+        own: &[("range_flush", 1)],
+        zones: 0,
+    },
+    Drive {
+        name: "whole-blocks",
+        about: "850 PRO class, volatile, that keeps 4 KiB whole (untorn writes)",
+        device: CLASS,
+        own: &[("atomic_bytes", 4096)],
+        zones: 0,
+    },
+    Drive {
         name: "zones",
         about: "ZN540 model without capacitors: a volatile write buffer",
         device: "zn540-4tb-noplp",

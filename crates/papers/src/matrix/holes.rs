@@ -121,6 +121,12 @@ const KNOWN: &[Known] = &[
         mend: "direct=log",
         is_in: |c| is_past_the_cache(c) && c.kernel() >= (5, 17),
     },
+    Known {
+        id: "H2",
+        rules: LOST,
+        mend: "rflush=",
+        is_in: |c| c.has("rflush-published") && is_volatile(c),
+    },
     Known { id: "H1", rules: FAST, mend: "fast_fix=blocks", is_in: has_fast_commits },
     Known { id: "N33", rules: FAST, mend: "fast_fix=head", is_in: has_fast_commits },
     Known { id: "N34", rules: FAST, mend: "fast_fix=unnamed", is_in: has_fast_commits },
@@ -186,7 +192,13 @@ fn of_version(c: &Combination) -> Vec<Hole> {
 /// Those that a combination has.
 pub fn of(c: &Combination) -> Vec<Hole> {
     let known = KNOWN.iter().filter(|h| (h.is_in)(c));
-    let known = known.map(|h| Hole { id: h.id, rules: h.rules, mend: h.mend.into() });
+    // Only the flush of `posix` can be narrowed.
+    let narrowed = c.has("rflush") || c.has("rflush-published");
+    let mend = |mend: &'static str| match narrowed && mend.starts_with("fsync_mode=") {
+        true => Cow::from(format!("rflush=,{mend}")),
+        false => mend.into(),
+    };
+    let known = known.map(|h| Hole { id: h.id, rules: h.rules, mend: mend(h.mend) });
     known.chain(of_version(c)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The programs that are cut.
 
 use wp_base::rng::Rng;
-use wp_campaign::programs::{direct, emptied, moved, ordered};
+use wp_campaign::programs::{atomic, direct, emptied, moved, ordered};
 use wp_campaign::wild::Extras;
 use wp_campaign::{Of, Source, sequences};
 use wp_machine::MachineError;
@@ -49,6 +49,9 @@ pub(super) fn parts(c: &Combination, length: Length) -> Result<Vec<Part>, Machin
     if fs.name == "ext4" {
         let tables = part("emptied tables", made(emptied::tables), length.pick(0, 2));
         all.push(Part { options: "inode_size=1024", ..tables });
+    }
+    if c.has("f2fs-atomic") {
+        all.push(part("atomic writes", made(atomic::transactions), length.pick(8, 64)));
     }
     all.retain(|p| p.count > 0);
     Ok(all)

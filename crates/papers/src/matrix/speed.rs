@@ -16,7 +16,7 @@ use wp_machine::profile::PROFILES;
 use wp_machine::workload::wl_varmail::{self, mail_loop};
 use wp_machine::{Machine, MachineError, MachineSpec};
 use wp_medium::Slice;
-use wp_vfs::{OpenFlags, Vfs};
+use wp_vfs::{AtomicWrite, OpenFlags, Vfs};
 use wp_workload::fio::Stat;
 
 use super::{Combination, Length};
@@ -125,7 +125,7 @@ fn spec(c: &Combination, seed: u64) -> Result<MachineSpec, MachineError> {
         device: c.drive.device.to_owned(),
         device_params: c.drive.for_speed(),
         more: Vec::new(),
-        elevator: c.elevator().to_owned(),
+        elevator: c.elevator(),
         start: Sector(if c.drive.is_zoned() { 0 } else { 2048 }),
         sectors: c.drive.sectors(),
         fs: c.fs,
@@ -192,9 +192,10 @@ fn one(
     let ready =
         machine.block_on("prepare", async move { prepare(&v, workload).await })?.map_err(failed)?;
     let (before, from) = (counted(machine, c), machine.rt.now());
+    let how = (workload, Over::of(c, workload));
     let v = vfs.clone();
     let done = machine
-        .block_on("program", async move { play(&v, workload, length, ready).await })?
+        .block_on("program", async move { play(&v, how, length, ready).await })?
         .map_err(failed)?;
     let (after, ns) = (counted(machine, c), machine.rt.now().since(from).0);
     // What is in memory yet belongs to it.
@@ -234,9 +235,33 @@ async fn prepare(v: &Vfs, workload: Workload) -> FsResult<Option<wp_vfs::Fd>> {
     Ok(Some(v.open("data", flags, 0).await?))
 }
 
+/// How a block is written over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// A write, then an fsync.
+    Synced,
+    /// An atomic write of F2FS: its commit is what waits.
+    Committed,
+    /// A write past the cache.
+    Direct,
+    /// The same with `RWF_ATOMIC`.
+    Untorn,
+}
+
+impl Over {
+    fn of(c: &Combination, workload: Workload) -> Over {
+        match workload == Workload::Direct {
+            true if c.has("untorn") => Over::Untorn,
+            true => Over::Direct,
+            false if c.has("f2fs-atomic") => Over::Committed,
+            false => Over::Synced,
+        }
+    }
+}
+
 async fn play(
     v: &Vfs,
-    workload: Workload,
+    (workload, over): (Workload, Over),
     length: Length,
     file: Option<wp_vfs::Fd>,
 ) -> FsResult<Done> {
@@ -247,7 +272,7 @@ async fn play(
             let (operations, waits) = inode_trim::create_and_delete(v, rounds).await?;
             Ok(Done { operations, waits, bytes: operations / 2 * BLOCK })
         }
-        (_, Some(fd)) => overwrite(v, fd, length, workload == Workload::Overwrite).await,
+        (_, Some(fd)) => overwrite(v, fd, length, over).await,
         (_, None) => unreachable!("it was prepared"),
     }
 }
@@ -268,22 +293,30 @@ async fn mail(v: &Vfs, length: Length) -> FsResult<Done> {
     Ok(Done { operations, waits, bytes: operations * u64::from(plan.bytes) })
 }
 
-/// Blocks at random; each synced, or none.
-async fn overwrite(v: &Vfs, fd: wp_vfs::Fd, length: Length, syncs: bool) -> FsResult<Done> {
+/// Blocks at random.
+async fn overwrite(v: &Vfs, fd: wp_vfs::Fd, length: Length, over: Over) -> FsResult<Done> {
     let operations = length.pick(200, 2000);
     let mut rng = Rng::stream(1, "matrix overwrites");
     let mut waits = Stat::default();
     for n in 0..operations {
         let at = rng.below(FILE_BYTES / BLOCK) * BLOCK;
-        let data = Slice::pattern(2 + n, at, BLOCK as u32);
-        let direct = v.rt().now();
-        v.pwrite(fd, at, &[data]).await?;
-        let synced = v.rt().now();
-        if syncs {
-            v.fsync(fd).await?;
+        let data = [Slice::pattern(2 + n, at, BLOCK as u32)];
+        if over == Over::Committed {
+            v.atomic_write(fd, AtomicWrite::Start).await?;
         }
-        let from = if syncs { synced } else { direct };
-        waits.add(v.rt().now().since(from).0);
+        let direct = v.rt().now();
+        match over {
+            Over::Untorn => v.pwrite_atomic(fd, at, &[&data]).await?,
+            _ => v.pwrite(fd, at, &data).await?,
+        };
+        let written = v.rt().now();
+        match over {
+            Over::Synced => v.fsync(fd).await?,
+            Over::Committed => v.atomic_write(fd, AtomicWrite::Commit).await?,
+            Over::Direct | Over::Untorn => {}
+        }
+        let is_direct = matches!(over, Over::Direct | Over::Untorn);
+        waits.add(v.rt().now().since(if is_direct { direct } else { written }).0);
     }
     Ok(Done { operations, waits, bytes: operations * BLOCK })
 }

@@ -74,7 +74,7 @@ fn campaign(
     let bench = Bench {
         device: device.to_owned(),
         device_params,
-        elevator: c.elevator().to_owned(),
+        elevator: c.elevator(),
         company_us: part.company_us,
         ..Bench::of(c.fs, options)?
     };

@@ -29,7 +29,7 @@ impl Log<'_> {
             }
             FileExtent::Regular(_)
                 if inode.logged.last_reflink.get() >= self.transid
-                    || self.era().copies_old_extents =>
+                    || self.era().copies_old_extents() =>
             {
                 self.put(key, bytes)
             }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::disk::inode::{extrefs, refs};
+use crate::disk::inode::{extrefs, flag, refs};
 use crate::disk::{InodeItem, Key, kind};
 use crate::era::Era;
 use crate::site;
@@ -42,7 +42,7 @@ impl Log<'_> {
     /// Logs an inode. `btrfs_log_inode`.
     pub fn inode(&mut self, inode: &Rc<Inode>, mode: Mode) -> LogResult<()> {
         let is_link = inode.item.borrow().is_symlink();
-        let mode = if is_link && !self.era().links_exist_only { Mode::All } else { mode };
+        let mode = if is_link && !self.era().links_exist_only() { Mode::All } else { mode };
         let l = &inode.logged;
         let was_logged = self.has(inode);
         let is_dir = inode.is_dir();
@@ -54,7 +54,7 @@ impl Log<'_> {
         let all_items = !is_dir && l.full_sync.get() && mode == Mode::All;
         let mut size = inode.size();
         if mode == Mode::Exists && !is_dir {
-            size = match self.era().existing_keeps_size && !was_logged {
+            size = match self.era().existing_keeps_size() && !was_logged {
                 true => 0,
                 false => self.logged_size(inode, was_logged)?,
             };
@@ -76,7 +76,7 @@ impl Log<'_> {
                 l.copy_all.set(false);
             }
             // A directory that does not count as logged may be in the log all the same.
-            if was_logged || is_dir && self.era().renames_relog {
+            if was_logged || is_dir && self.era().renames_relog() {
                 self.drop_items(inode.ino, kind::XATTR_ITEM)?;
             }
         } else {
@@ -95,7 +95,7 @@ impl Log<'_> {
         self.inode_item(inode, mode, size, was_logged)?;
         if all_items {
             self.log_holes(inode)?;
-            if !self.era().full_sync_skips_space {
+            if inode.has(flag::PREALLOC) && !self.era().full_sync_skips_space() {
                 self.log_prealloc(inode)?;
             }
         } else if mode == Mode::Exists && !was_logged && self.fs.opts.mend.space {
@@ -115,11 +115,11 @@ impl Log<'_> {
             }
             self.directory(inode)?;
         }
-        let is_unmarked = self.era().new_names_unmarked;
+        let is_unmarked = self.era().new_names_unmarked();
         // To be logged so that it exists is no fsync, nor is to get a name.
         let old = self.old();
         let counts = match mode {
-            Mode::All => !self.is_new_name || self.era().new_names_count || is_unmarked,
+            Mode::All => !self.is_new_name || self.era().new_names_count() || is_unmarked,
             Mode::Exists if self.is_new_name => old.names,
             Mode::Exists => old.exists || !site::LOG_EXISTS.on(),
         };
@@ -191,7 +191,7 @@ impl Log<'_> {
                     self.check_override(inode, key, &bytes)?;
                 }
                 kind::EXTENT_DATA
-                    if key.offset < inode.size() || self.era().full_sync_skips_space =>
+                    if key.offset < inode.size() || self.era().full_sync_skips_space() =>
                 {
                     self.copy_extent(inode, key, &bytes)?;
                 }
@@ -205,7 +205,7 @@ impl Log<'_> {
     /// `btrfs_check_ref_name_override`.
     fn check_override(&mut self, inode: &Rc<Inode>, key: Key, bytes: &[u8]) -> LogResult<()> {
         let is_new = inode.item.borrow().generation.get() >= self.transid;
-        if self.era().conflicts_of_new_only && !is_new && !self.is_in_conflicts {
+        if !is_new && !self.is_in_conflicts && self.era().conflicts_of_new_only() {
             return Ok(());
         }
         let names: Vec<(u64, Vec<u8>)> = if key.kind == kind::INODE_REF {
@@ -264,7 +264,7 @@ impl Log<'_> {
         item.transid = self.transid.into();
         item.size = size.into();
         item.nbytes = 0.into();
-        if mode == Mode::Exists && (!was_logged || self.era().existing_keeps_size) {
+        if mode == Mode::Exists && (!was_logged || self.era().existing_keeps_size()) {
             // Says to replay that it is no more than "this inode exists".
             item.generation = 0.into();
         }

@@ -23,7 +23,7 @@ const BY_INDEX: Kinds = (kind::DIR_INDEX, kind::DIR_LOG_INDEX);
 impl Log<'_> {
     /// Entries of a directory that lie in changed leaves. `log_directory_changes`.
     pub fn changed_leaves(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
-        if self.era().logs_hashes {
+        if self.era().logs_hashes() {
             self.changed_leaves_of(dir, BY_HASH)?;
         }
         self.changed_leaves_of(dir, BY_INDEX)
@@ -74,7 +74,7 @@ impl Log<'_> {
     pub fn leads_to_more(&self, entry: &Entry<'_>) -> bool {
         let is_new = entry.transid >= self.transid;
         let is_dir = entry.kind == FileType::Dir.entry();
-        let counts = is_new || is_dir && self.era().logs_old_directories;
+        let counts = is_new || is_dir && self.era().logs_old_directories();
         counts && entry.location.kind == kind::INODE_ITEM
     }
 

@@ -51,7 +51,7 @@ impl Log<'_> {
 
     /// New names of a directory, and where none are any more. `log_dir_items`.
     pub fn directory(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
-        if self.era().logs_old_names {
+        if self.era().logs_old_names() {
             return self.changed_leaves(dir);
         }
         let mut last_old = crate::items::INDEX_START - 1;
@@ -77,7 +77,7 @@ impl Log<'_> {
                     self.put(key, &bytes)?;
                     dir.logged.last_index.set(key.offset);
                 }
-                if !is_logged || self.era().relogs_entries {
+                if !is_logged || self.era().relogs_entries() {
                     self.new_dentries |= self.leads_to_more(&entry);
                 }
             }
@@ -93,12 +93,12 @@ impl Log<'_> {
 
     /// Inodes of new names that were logged, and of directories among them. `log_new_dir_dentries`.
     fn new_names(&mut self, dir: &Rc<Inode>) -> LogResult<()> {
-        let skips = self.is_new_name && self.era().new_names_skip_entries;
+        let skips = self.is_new_name && self.era().new_names_skip_entries();
         if skips || !site::LOG_NEW_NAMES.on() {
             return Ok(());
         }
         let mut todo = VecDeque::from([dir.clone()]);
-        let kind = if self.era().logs_hashes { kind::DIR_ITEM } else { kind::DIR_INDEX };
+        let kind = if self.era().logs_hashes() { kind::DIR_ITEM } else { kind::DIR_INDEX };
         while let Some(dir) = todo.pop_front() {
             let mut from = Key::new(dir.ino, kind, 0);
             let to = Key::new(dir.ino, kind, u64::MAX);
@@ -127,7 +127,7 @@ impl Log<'_> {
     /// removed since needs nothing, as replay takes the name from it; unless it was a directory:
     /// then its parent tells. `add_conflicting_inode`.
     pub fn add_conflict(&mut self, ino: u64, parent: u64) -> LogResult<()> {
-        if self.conflicts_seen >= CONFLICTS_MAX && !self.era().conflicts_unlimited {
+        if self.conflicts_seen >= CONFLICTS_MAX && !self.era().conflicts_unlimited() {
             return Err(Stop::Full);
         }
         match self.load(ino)? {
@@ -140,7 +140,7 @@ impl Log<'_> {
                 let tree = self.tree;
                 let old = self.c.with_committed(tree, |c, old| c.inode(old, ino))?;
                 let is_dir = old.ok_or(Stop::Full)?.is_dir();
-                if !is_dir && !self.era().conflicts_log_parents {
+                if !is_dir && !self.era().conflicts_log_parents() {
                     return Ok(());
                 }
             }
@@ -161,7 +161,7 @@ impl Log<'_> {
     /// `can_log_conflicting_inode`.
     fn may_conflict(&self, inode: &Inode) -> LogResult<()> {
         let has_left = inode.is_dir() && inode.logged.last_unlink.get() >= self.transid;
-        if has_left && !self.era().logs_moved_conflicts { Err(Stop::Full) } else { Ok(()) }
+        if has_left && !self.era().logs_moved_conflicts() { Err(Stop::Full) } else { Ok(()) }
     }
 
     /// `log_conflicting_inodes`.
@@ -184,7 +184,7 @@ impl Log<'_> {
                     self.may_conflict(&dir)?;
                     self.new_dentries = false;
                     self.inode(&dir, Mode::All)?;
-                    if self.era().conflicts_skip_entries {
+                    if self.era().conflicts_skip_entries() {
                         // Whoever logs its own inode takes them for that one's.
                         before = self.new_dentries;
                     } else if self.new_dentries {
@@ -276,7 +276,7 @@ impl Log<'_> {
     /// Removes a name from what is logged of a directory. Answers whether it was there.
     /// `del_logged_dentry`.
     fn forget_name(&mut self, dir: u64, name: &[u8], index: u64) -> FsResult<bool> {
-        if self.era().logs_hashes {
+        if self.era().logs_hashes() {
             self.forget_hash(dir, name)?;
         }
         match self.c.remove_item(self.log, Key::new(dir, kind::DIR_INDEX, index)) {
@@ -310,7 +310,7 @@ impl Btrfs {
     /// A name was removed in the running transaction. `btrfs_record_unlink_dir`.
     pub(in crate::fs) fn note_unlink(&self, dir: &Inode, inode: &Inode) {
         let transid = self.newest();
-        if !(inode.is_dir() && self.opts.era.rmdir_forgets) {
+        if !(inode.is_dir() && self.opts.era.rmdir_forgets()) {
             inode.logged.last_unlink.set(transid);
         }
         self.note_replaced(dir, inode);
@@ -342,7 +342,7 @@ impl Btrfs {
     pub(in crate::fs) fn note_rmdir(&self, dir: &Inode, inode: &Inode) {
         let transid = self.newest();
         let has_moved = inode.logged.last_unlink.get() >= transid;
-        if has_moved || self.opts.era.rmdir_commits_parent {
+        if has_moved || self.opts.era.rmdir_commits_parent() {
             dir.logged.last_unlink.set(transid);
         }
     }
@@ -382,8 +382,8 @@ impl Btrfs {
     fn may_be_logged(&self, inode: &Inode) -> bool {
         let (transid, era) = (self.newest(), self.opts.era);
         let is_unknown = inode.logged.trans.get() == 0 && inode.last_trans.get() == transid;
-        let has_log = inode.vol.log.is_open() || era.guesses_without_log;
-        inode.logged.trans.get() == transid || is_unknown && has_log && era.guesses_logged
+        let has_log = inode.vol.log.is_open() || era.guesses_without_log();
+        inode.logged.trans.get() == transid || is_unknown && has_log && era.guesses_logged()
     }
 
     /// An inode got a name, by a link or (`from`: directory, name and index before) a rename.
@@ -397,7 +397,7 @@ impl Btrfs {
         if !inode.is_dir() {
             inode.logged.last_unlink.set(transid);
         }
-        if self.opts.era.renames_copy_all {
+        if self.opts.era.renames_copy_all() {
             inode.logged.copy_all.set(true);
         }
         let from = from.filter(|(dir, ..)| self.may_be_logged(dir));
@@ -407,7 +407,7 @@ impl Btrfs {
         if !site::LOG_RENAME.on() {
             return;
         }
-        let relogs = self.opts.era.renames_relog;
+        let relogs = self.opts.era.renames_relog();
         // What cannot be logged is for the next fsync to commit.
         let _ = self.log_with(inode, true, Vec::new(), |log| {
             if let Some((dir, name, index)) = from {

@@ -89,6 +89,13 @@ pub(super) struct RunArgs {
     /// replace `era` and the mount mode in --fs.
     #[arg(long)]
     pub every_mode: bool,
+    /// Repeat with the rules of every kernel version; states that are the same are explored once
+    ///
+    /// Runs the same programs with each set of rules that the modelled kernel versions have, and
+    /// prints one line for each: the oldest version with these rules. They replace `era` in --fs.
+    /// Programs that ask for no rule that differs are not explored again.
+    #[arg(long, conflicts_with = "every_mode")]
+    pub every_version: bool,
     /// Device preset and parameters; join several by +
     ///
     /// `writepath list devices` lists presets and parameters.

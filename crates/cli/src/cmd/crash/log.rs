@@ -332,6 +332,7 @@ fn plan(
         rules: &RulesArgs { require: None, no_check: a.no_check },
         generated: &GeneratedArgs { seed, ..GeneratedArgs::default() },
         of: Of::Log,
+        has_notes: true,
     })?;
     let mut setup = setup.sampled(&a.samples);
     setup.known = known(a.checks.known.as_deref(), &setup.words)?;

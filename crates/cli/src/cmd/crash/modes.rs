@@ -1,4 +1,4 @@
-//! `crash` on several file systems: `--fs` more than once, or `--every-mode`.
+//! `crash` on several file systems: `--fs` more than once, `--every-mode`, or `--every-version`.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use wp_campaign::{Campaign, Findings, Source, Speed, Stage, Watch, resume, speed};
+use wp_campaign::{Alike, Campaign, Findings, Source, Speed, Stage, Watch, resume, speed};
 use wp_crash::{Rule, Totals};
 use wp_machine::MachineError;
 
@@ -35,12 +35,14 @@ struct Table {
     text: String,
     /// Width of the names.
     width: usize,
+    /// Do some take over what others came to?
+    is_shared: bool,
 }
 
 impl Table {
-    fn new(names: &[&str], has_speed: bool) -> Table {
-        let width = names.iter().map(|name| name.len()).max().unwrap_or(0).max(12);
-        let mut text = format!("{:<width$}", "file system");
+    fn new(head: &str, names: &[&str], has_speed: bool, is_shared: bool) -> Table {
+        let width = names.iter().map(|name| name.len()).max().unwrap_or(0).max(head.len() + 1);
+        let mut text = format!("{head:<width$}");
         if has_speed {
             write!(
                 text,
@@ -51,11 +53,21 @@ impl Table {
         } else {
             write!(text, " {:>9}", "programs").expect(LINE);
         }
+        if is_shared {
+            write!(text, " {:>9}", "explored").expect(LINE);
+        }
         writeln!(text, " {:>10} {:>9}  verdict", "states", "distinct").expect(LINE);
-        Table { text, width }
+        Table { text, width, is_shared }
     }
 
-    fn row(&mut self, name: &str, speed: Option<&Speed>, t: &Totals, verdict: &str) {
+    /// `taken`: programs that did the same in a file system above.
+    fn row(
+        &mut self,
+        name: &str,
+        (speed, taken): (Option<&Speed>, u64),
+        t: &Totals,
+        verdict: &str,
+    ) {
         let width = self.width;
         write!(self.text, "{name:<width$}").expect(LINE);
         match speed {
@@ -74,6 +86,9 @@ impl Table {
                 .expect(LINE);
             }
             None => write!(self.text, " {:>9}", t.programs).expect(LINE),
+        }
+        if self.is_shared {
+            write!(self.text, " {:>9}", t.programs.saturating_sub(taken)).expect(LINE);
         }
         writeln!(self.text, " {:>10} {:>9}  {verdict}", t.raw, t.distinct).expect(LINE);
     }
@@ -105,6 +120,8 @@ struct Results {
     table: Option<Table>,
     documents: Vec<Value>,
     totals: Totals,
+    /// Programs that did the same in a file system before.
+    taken: u64,
     /// Did programs do less than they ask for?
     is_less: bool,
     /// Was everything explored?
@@ -115,8 +132,12 @@ struct Results {
 struct Each<'a> {
     effort: &'a Effort,
     stop: &'a AtomicBool,
-    /// All of them.
+    /// What they are, and what each is called.
+    head: &'static str,
+    /// See `head`.
     names: Vec<&'a str>,
+    /// May one take over what another came to?
+    is_shared: bool,
     out: &'a Out,
 }
 
@@ -167,8 +188,14 @@ impl Each<'_> {
         let is_done = f.done >= x.campaign.programs.1;
         all.is_whole &= is_done;
         let explored = report::explored(f);
-        let table = all.table.get_or_insert_with(|| Table::new(&self.names, speed.is_some()));
-        table.row(fs, speed, &explored, &verdict(&explored, is_done));
+        let is_shared = self.is_shared;
+        let table = all
+            .table
+            .get_or_insert_with(|| Table::new(self.head, &self.names, speed.is_some(), is_shared));
+        let taken = x.campaign.alike.as_ref().map_or(0, Alike::taken);
+        all.taken += taken;
+        let name = self.names[all.documents.len()];
+        table.row(name, (speed, taken), &explored, &verdict(&explored, is_done));
         // What the calls of one program answer, and a file system may lack some.
         if speed.is_some() {
             table.text += &report::calls(x, f);
@@ -186,26 +213,45 @@ impl Each<'_> {
         let mut document = report::document(x, f);
         document["fs"] = json!(fs);
         document["speed"] = json!(speed.map(speed_document));
+        document["explored_programs"] = json!(explored.programs.saturating_sub(taken));
         self.out.line(&document);
         all.documents.push(document);
         all.totals.add(&explored);
     }
 }
 
+/// The kernel version in the name of a file system.
+fn era(fs: &str) -> &str {
+    fs.split(',').find_map(|word| word.strip_prefix("era=")).unwrap_or(fs)
+}
+
+/// What the rows are if all of them are this file system.
+fn versions_of(fs: &str) -> String {
+    let words: Vec<&str> = fs.split(',').filter(|word| !word.starts_with("era=")).collect();
+    format!("kernel versions of {}", words.join(","))
+}
+
 /// Runs the campaign in each. Exit 1 if a rule is broken in any.
 pub(super) fn run(plan: Modes, out: &Out) -> Result<ExitCode, ExitCode> {
-    let Modes { setups, programs, effort } = plan;
+    let Modes { setups, is_one, programs, effort } = plan;
     let first = setups.first().expect("a file system has a default");
     let programs = programs.recorded(&first.bench, None, out)?;
     let all: Result<Vec<_>, String> = setups.iter().map(|s| s.exploration(&programs)).collect();
-    let all = all.map_err(|e| Wrong::from(e).told(out))?;
+    let mut all = all.map_err(|e| Wrong::from(e).told(out))?;
+    Alike::share(&mut all.iter_mut().map(|x| &mut x.campaign).collect::<Vec<_>>());
     let stop = out.interrupt();
-    let names: Vec<&str> = setups.iter().map(|s| s.words.fs.as_str()).collect();
-    let each = Each { effort: &effort, stop: &stop, names, out };
+    let full: Vec<&str> = setups.iter().map(|s| s.words.fs.as_str()).collect();
+    let (what, head, names) = match is_one {
+        true => (versions_of(&first.words.fs), "Linux", full.iter().map(|fs| era(fs)).collect()),
+        false => ("file systems".to_owned(), "file system", full.clone()),
+    };
+    let is_shared = all.iter().filter(|x| x.campaign.alike.is_some()).count() > 1;
+    let each = Each { effort: &effort, stop: &stop, head, names, is_shared, out };
     let mut results = Results {
         table: None,
         documents: Vec::new(),
         totals: Totals::default(),
+        taken: 0,
         is_less: false,
         is_whole: true,
     };
@@ -215,7 +261,7 @@ pub(super) fn run(plan: Modes, out: &Out) -> Result<ExitCode, ExitCode> {
         let Some((speed, f)) = each.explore(x)? else { break };
         each.add(&mut results, x, speed.as_ref(), &f);
     }
-    let left = &each.names[results.documents.len()..];
+    let left = &full[results.documents.len()..];
     let exit = match results.totals.broken.iter().all(|n| *n == 0) {
         _ if !left.is_empty() => Exit::Interrupted,
         false => Exit::No,
@@ -224,7 +270,7 @@ pub(super) fn run(plan: Modes, out: &Out) -> Result<ExitCode, ExitCode> {
         true if results.is_less => Exit::Simulated,
         true => Exit::Ok,
     };
-    let t = summary(&results, (&first.words, &effort), start.elapsed().as_secs_f64(), left);
+    let t = summary(&results, (&what, &first.words, &effort), start.elapsed().as_secs_f64(), left);
     let totals = &results.totals;
     let broken: u64 = totals.broken.iter().sum();
     let summary = json!({
@@ -238,14 +284,14 @@ pub(super) fn run(plan: Modes, out: &Out) -> Result<ExitCode, ExitCode> {
 /// The table, and what all came to.
 fn summary(
     all: &Results,
-    (words, effort): (&Words, &Effort),
+    (what, words, effort): (&str, &Words, &Effort),
     seconds: f64,
     left: &[&str],
 ) -> String {
     let mut t = all.table.as_ref().map_or_else(String::new, |t| t.text.clone());
     writeln!(
         t,
-        "{} file systems on {} ({} crash states): {} states, {} distinct, {seconds:.1} s, {} threads",
+        "{} {what} on {} ({} crash states): {} states, {} distinct, {seconds:.1} s, {} threads",
         all.documents.len(),
         words.device,
         words.space,
@@ -254,6 +300,16 @@ fn summary(
         effort.workers
     )
     .expect(LINE);
+    if all.taken > 0 {
+        let explored = all.totals.programs - all.taken;
+        writeln!(
+            t,
+            "{explored} of {} programs explored: the others ask for no rule that differs from a \
+             version above, and do the same",
+            all.totals.programs
+        )
+        .expect(LINE);
+    }
     if let Some(next) = left.first() {
         let which = left.join(" ");
         writeln!(t, "interrupted; not tried: {which}; go on with --fs {next}").expect(LINE);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use wp_base::site::Site;
 use wp_campaign::bugs::{self, Bug as KnownBug};
-use wp_campaign::mutate;
+use wp_campaign::{alike, mutate};
 
 use super::args::{BugArgs, CompareArgs, MutateArgs, ProgramsArgs, RunArgs, ShowArgs};
 use super::check::Check;
@@ -153,6 +153,8 @@ pub(super) struct Folder {
 /// Programs on several file systems.
 pub(super) struct Modes {
     pub setups: Vec<Setup>,
+    /// Is it one file system under every kernel version?
+    pub is_one: bool,
     pub programs: Named,
     pub effort: Effort,
 }
@@ -168,7 +170,7 @@ impl Run {
             return Ok(Run::Folder(Box::new(Folder { setup, folder: folder.to_owned(), effort })));
         }
         let programs = Named::new(&a.programs)?;
-        if let ([fs], false) = (&a.file_systems[..], a.every_mode) {
+        if let ([fs], false) = (&a.file_systems[..], a.every_mode || a.every_version) {
             let setup = setup(a, fs, check)?;
             let keep = keep(a, &setup, &programs)?;
             return Ok(Run::One(Box::new(One { setup, programs, effort, keep })));
@@ -177,12 +179,14 @@ impl Run {
             let what = format!("{option} is of one file system");
             return Err(Wrong::new("fs", what, "name one --fs, or leave it out"));
         }
-        let all = match a.every_mode {
-            true => every_mode(&a.file_systems)?,
-            false => a.file_systems.clone(),
+        let all = match (a.every_mode, a.every_version) {
+            (true, _) => every(&a.file_systems, modes)?,
+            (_, true) => every(&a.file_systems, versions)?,
+            _ => a.file_systems.clone(),
         };
         let setups: Result<_, Wrong> = all.iter().map(|fs| setup(a, fs, check.clone())).collect();
-        Ok(Run::Modes(Modes { setups: setups?, programs, effort }))
+        let is_one = a.every_version && a.file_systems.len() == 1;
+        Ok(Run::Modes(Modes { setups: setups?, is_one, programs, effort }))
     }
 }
 
@@ -190,6 +194,7 @@ impl Run {
 fn of_folder(a: &RunArgs) -> Result<&str, Wrong> {
     let further = [
         ("--every-mode", a.every_mode),
+        ("--every-version", a.every_version),
         ("--check", a.checks.check.is_some()),
         ("--first", a.programs.first > 0),
         ("--count", a.programs.count.is_some()),
@@ -219,12 +224,25 @@ fn first_given(options: &[(&'static str, bool)]) -> Option<&'static str> {
     options.iter().find_map(|(option, is_given)| is_given.then_some(*option))
 }
 
-/// The file systems as `--fs` has them: what was given, but each validated version and mode.
-fn every_mode(given: &[String]) -> Result<Vec<String>, Wrong> {
-    let all: Result<Vec<Vec<String>>, String> = given.iter().map(|fs| modes(fs)).collect();
+/// The file systems as `--fs` has them: what `each` makes of those that were given.
+fn every(
+    given: &[String],
+    each: fn(&str) -> Result<Vec<String>, String>,
+) -> Result<Vec<String>, Wrong> {
+    let all: Result<Vec<Vec<String>>, String> = given.iter().map(|fs| each(fs)).collect();
     Ok(all?.concat())
 }
 
+/// A file system with each set of rules.
+fn versions(fs: &str) -> Result<Vec<String>, String> {
+    let (entry, given) = crate::cmd::file_system(fs)?;
+    let kept = given.given().filter(|(k, _)| *k != "era");
+    let kept: String = kept.map(|(k, v)| format!(",{k}={v}")).collect();
+    let all = alike::versions(entry).into_iter();
+    Ok(all.map(|era| format!("{},era={era}{kept}", entry.name)).collect())
+}
+
+/// A file system in each validated version and mode.
 fn modes(fs: &str) -> Result<Vec<String>, String> {
     let (entry, given) = crate::cmd::file_system(fs)?;
     if entry.held.is_empty() || entry.modes.is_empty() {
@@ -250,6 +268,7 @@ fn setup(a: &RunArgs, fs: &str, check: Option<Check>) -> Result<Setup, Wrong> {
         rules: &a.rules,
         generated: &a.programs.generated,
         of: Of::named(&a.programs),
+        has_notes: !a.every_version,
     })?;
     let mut setup = setup.of_programs(&a.programs).sampled(&a.samples);
     setup.known = known(a.checks.known.as_deref(), &setup.words)?;
@@ -314,6 +333,7 @@ impl Show {
             rules: &a.rules,
             generated: &a.generated,
             of,
+            has_notes: true,
         })?;
         (setup.first, setup.count, setup.second) = (a.first, Some(1), a.second);
         let (image, reproducer) = (a.image.clone(), a.reproducer.clone());
@@ -428,6 +448,7 @@ impl Compare {
                 rules: &a.rules,
                 generated: &a.programs.generated,
                 of: Of::named(&a.programs),
+                has_notes: true,
             })?;
             Ok::<Setup, Wrong>(setup.of_programs(&a.programs).sampled(&a.samples))
         };

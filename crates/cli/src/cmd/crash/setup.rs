@@ -50,6 +50,8 @@ pub(super) struct Given<'a> {
     pub rules: &'a RulesArgs,
     pub generated: &'a GeneratedArgs,
     pub of: Of,
+    /// Is the user told what there is to know of the kernel version?
+    pub has_notes: bool,
 }
 
 /// What a setting is for.
@@ -182,6 +184,7 @@ impl Setup {
             known: self.known.clone(),
             after_acks: self.after_acks,
             command: command.transpose()?,
+            alike: None,
         };
         Ok(Exploration { setup: self, programs, campaign })
     }
@@ -278,7 +281,9 @@ fn profile(require: Option<&str>, bench: &Bench) -> Result<Profile, String> {
 /// The machine. Errors: what is wrong in what is given.
 fn bench(words: &Words, given: &Given) -> Result<Bench, String> {
     let (fs, fs_options) = wp_machine::spec::recoverable(&words.fs)?;
-    eras::tell(fs, fs_options.get("era", fs.options).unwrap_or_default());
+    if given.has_notes {
+        eras::tell(fs, fs_options.get("era", fs.options).unwrap_or_default());
+    }
     let fresh = Bench::of(fs, fs_options).map_err(|e| e.to_string())?;
     let ((device, mut device_params), more) = crate::cmd::devices(&words.device)?;
     // What a zoned drive holds is the sum of its zones.

@@ -48,7 +48,7 @@ impl Ext4 {
                 }
             }
         }
-        if self.opts.era.fast_locks_updates && site::FAST_LOCK.on() {
+        if self.opts.era.fast_locks_updates() && site::FAST_LOCK.on() {
             journal.lock_updates().await;
         }
         match self.write_fast().await {
@@ -82,7 +82,7 @@ impl Ext4 {
         }
         let mut inodes = self.fast_inodes();
         let had_data = self.write_ordered_of(&inodes).await?;
-        if !self.opts.era.fast_locks_updates {
+        if !self.opts.era.fast_locks_updates() {
             // Handles go on; who would change one of these inodes waits.
             if site::FAST_LOCK.on() {
                 journal.lock_updates().await;
@@ -97,11 +97,11 @@ impl Ext4 {
             }
         }
         let barrier = self.opts.barrier;
-        let flags = match self.opts.era.fast_writes_as_log {
+        let flags = match self.opts.era.fast_writes_as_log() {
             true => journal.options().era.log_flags(),
             false => Flags::SYNC,
         };
-        let each = barrier && self.opts.era.fast_flushes_every_block && site::FAST_EACH.on();
+        let each = barrier && self.opts.era.fast_flushes_every_block() && site::FAST_EACH.on();
         let others = if each { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
         let mut records = Records::new(journal, &self.rt, self.bs().bytes(), flags, others);
         records.spare = u32::from(self.opts.fast.fixes.area);

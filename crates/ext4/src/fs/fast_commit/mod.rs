@@ -216,7 +216,7 @@ impl Ext4 {
     /// options that cannot be together with them.
     pub(in crate::fs) fn wants_fast_commits(&self, sb: &SuperBlock) -> FsResult<bool> {
         let fast = &self.opts.fast;
-        let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits;
+        let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits();
         if !wanted && *fast != FastOptions::default() {
             let what = "fast_fix, fast_selective_flush without fast commits: \
                         add fast_commit, and an era from 5.10 on";
@@ -287,7 +287,7 @@ impl Ext4 {
     /// The queue that a change joins now.
     fn fast_queue(&self) -> &RefCell<Queue> {
         let journal = self.journal();
-        let beside = match self.opts.era.fast_stages_beside_full {
+        let beside = match self.opts.era.fast_stages_beside_full() {
             true => journal.commits_now(),
             false => journal.fast_commits_now(),
         };
@@ -463,9 +463,9 @@ impl Ext4 {
             let Some(inode) = inode_of(ino) else { continue };
             let mut tracked = Tracked { queued: false, committing: false, ..inode.fast.get() };
             let is_over = wp_jbd2::disk::tid_at_least(tid, inode.sync_tid.get());
-            if is_over || !era.fast_stages_beside_full {
+            if is_over || !era.fast_stages_beside_full() {
                 (tracked.start, tracked.len) = (0, 0);
-            } else if full && era.fast_requeues_newer {
+            } else if full && era.fast_requeues_newer() {
                 tracked.queued = true;
                 fast.staging.borrow_mut().inodes.push(ino);
             }
@@ -479,7 +479,7 @@ impl Ext4 {
         fast.changes.wake_all();
         *fast.main.borrow_mut() = std::mem::take(&mut *fast.staging.borrow_mut());
         let is_past = wp_jbd2::disk::tid_at_least(tid, fast.ineligible_tid.get());
-        if is_past || !era.fast_remembers_ineligible {
+        if is_past || !era.fast_remembers_ineligible() {
             fast.ineligible_tid.set(0);
             fast.ineligible.set(false);
         }

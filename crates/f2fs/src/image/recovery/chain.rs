@@ -262,7 +262,7 @@ pub(super) fn replay(
         let Some(place) = chain.inodes.find(ino, &mut out.work) else { continue };
         let (last, last_dentry) = chain.inodes.marks(place);
         if footer.is_inode() {
-            if !options.rules.writes_inodes {
+            if !options.rules.writes_inodes() {
                 before.entry(ino).or_insert(s.node(ino)?);
             }
             recover_inode(s, ino, &block, options.rules)?;
@@ -332,7 +332,7 @@ fn recover_inode(s: &mut State<'_>, ino: u32, from: &Block, rules: Rules) -> FsR
     let source = Inode::of(from);
     let inode = s.inode_mut(ino)?;
     take_fields(inode, source);
-    if !rules.recovers_owners {
+    if !rules.recovers_owners() {
         return Ok(());
     }
     (inode.uid, inode.gid) = (source.uid, source.gid);
@@ -467,7 +467,7 @@ fn recover_address(
         s.reserve(ino, at)?;
     }
     take_from_previous(s, ino, at, to)?;
-    if options.rules.check_destination && s.t.is_valid(to)? {
+    if s.t.is_valid(to)? && options.rules.check_destination() {
         let expected = format!("a block that nothing else has (inode {ino})");
         return Err(FsError::corrupt("f2fs node", "addr", 0, to.into(), expected));
     }

@@ -57,31 +57,38 @@ use files::State;
 use seal::Seal;
 use zones::{ZoneRepair, ZoneTable};
 
-/// Rules that differ between kernels.
+/// Rules that differ between kernels. They are asked for only where an image makes a difference of
+/// them, so that versions with the same answers are known to recover it alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rules {
-    /// Does a block that something else still has stop the recovery ([`Era::check_destination`])?
-    pub check_destination: bool,
-    /// After a crash, does every log leave the zone that it has begun, wherever its write pointer
-    /// is, and are open zones that no log writes finished ([`Era::leave_zones`])? Before, only logs
-    /// that disagree with the pointer leave.
-    pub leave_zones: bool,
-    /// Are owners recovered ([`Era::recovers_owners`])?
-    pub recovers_owners: bool,
-    /// Is an inode written if nothing but fields of its own was recovered
-    /// ([`Era::recovery_writes_inodes`])?
-    pub writes_inodes: bool,
-}
+pub struct Rules(Era);
 
 impl Rules {
     /// Of a kernel version.
-    pub fn of(era: Era) -> Rules {
-        Rules {
-            check_destination: era.check_destination,
-            leave_zones: era.leave_zones,
-            recovers_owners: era.recovers_owners,
-            writes_inodes: era.recovery_writes_inodes,
-        }
+    pub const fn of(era: Era) -> Rules {
+        Rules(era)
+    }
+
+    /// Does a block that something else still has stop the recovery ([`Era::check_destination`])?
+    pub fn check_destination(&self) -> bool {
+        self.0.check_destination()
+    }
+
+    /// After a crash, does every log leave the zone that it has begun, wherever its write pointer
+    /// is, and are open zones that no log writes finished ([`Era::leave_zones`])? Before, only logs
+    /// that disagree with the pointer leave.
+    pub fn leave_zones(&self) -> bool {
+        self.0.leave_zones()
+    }
+
+    /// Are owners recovered ([`Era::recovers_owners`])?
+    pub fn recovers_owners(&self) -> bool {
+        self.0.recovers_owners()
+    }
+
+    /// Is an inode written if nothing but fields of its own was recovered
+    /// ([`Era::recovery_writes_inodes`])?
+    pub fn writes_inodes(&self) -> bool {
+        self.0.recovery_writes_inodes()
     }
 
     /// The same by the numbers of the first release of a series.

@@ -142,11 +142,11 @@ pub(super) fn repair(
         let Some(zone) = zones.find(start).copied() else { continue };
         let head = t.g.block(segment, offset);
         let agrees = zone.wp.0 % SECTORS == 0 && block(zone.wp) == head;
-        if agrees && (is_clean || !rules.leave_zones) {
+        if agrees && (is_clean || !rules.leave_zones()) {
             continue;
         }
         let is_new = offset == 0 && segment == section_start(t, segment);
-        if !(is_new && rules.leave_zones) {
+        if !(is_new && rules.leave_zones()) {
             t.new_section(log)?;
             out.moved.push(Moved { log, from: (segment, offset), to: t.log_head(log) });
         }
@@ -205,7 +205,7 @@ fn check_zone(
         None if zone.wp != zone.start => reset(zones, start, out),
         // Valid blocks, and room behind them that no log will write: since 6.9 it is closed.
         Some(_)
-            if rules.leave_zones
+            if rules.leave_zones()
                 && zone.state != ZoneState::Full
                 && zone.wp != zone.writable_end() =>
         {

@@ -1,0 +1,73 @@
+//! Campaigns that share what does not depend on the kernel version.
+
+use std::collections::BTreeSet;
+
+use wp_campaign::alike::versions;
+use wp_campaign::{Alike, Bench, Campaign, Findings, Of, Source, run};
+use wp_machine::registry;
+
+/// Versions of a file system in steps, and the newest.
+fn some_versions(fs: &str, step: usize) -> Vec<Campaign> {
+    let entry = registry::find_fs(fs).expect("a file system");
+    let all = versions(entry);
+    let last = all.len() - 1;
+    let wanted = all.iter().enumerate().filter(|(n, _)| n % step == 0 || *n == last);
+    let campaign = |era: &String| {
+        let mut bench = Bench::new(entry, &format!("era={era}")).expect("a machine");
+        // NILFS2 needs so much.
+        bench.device_params = vec![("capacity_bytes".to_owned(), 256 << 20)];
+        Campaign { check: true, ..Campaign::new(bench, Source::Sequences(Of::Further, 1), (0, 48)) }
+    };
+    wanted.map(|(_, era)| campaign(era)).collect()
+}
+
+fn explore(c: &Campaign) -> Findings {
+    run(c, 1, &|_| true)
+}
+
+/// What is shared is what each comes to alone, to the number, on every file system.
+#[test]
+fn what_is_shared_is_what_each_version_comes_to_alone() {
+    for (fs, step) in [("ext4", 12), ("f2fs", 6), ("nilfs2", 4), ("btrfs", 4)] {
+        let alone = some_versions(fs, step);
+        let mut shared = alone.clone();
+        Alike::share(&mut shared.iter_mut().collect::<Vec<_>>());
+        let mut taken = 0;
+        for (alone, shared) in alone.iter().zip(&shared) {
+            let era = alone.bench.fs_options.get("era", alone.bench.fs.options);
+            let found = explore(shared);
+            assert!(found.totals.programs > 0, "{fs} {era:?}: {:?}", found.not_played);
+            assert_eq!(explore(alone), found, "{fs} {era:?}");
+            taken += shared.alike.as_ref().expect("it shares").taken();
+        }
+        assert!(taken > 0, "{fs}: some programs ask for no rule that differs");
+    }
+}
+
+/// What differs in more than the version is not shared.
+#[test]
+fn another_option_shares_nothing() {
+    let entry = registry::find_fs("ext4").expect("a file system");
+    let campaign = |options: &str| {
+        let bench = Bench::new(entry, options).expect("a machine");
+        Campaign::new(bench, Source::Sequences(Of::Further, 1), (0, 16))
+    };
+    let mut all = [campaign("era=6.12"), campaign("era=6.12,nobarrier"), campaign("era=6.12")];
+    Alike::share(&mut all.iter_mut().collect::<Vec<_>>());
+    let found: Vec<Findings> = all.iter().map(explore).collect();
+    let taken = all.each_ref().map(|c| c.alike.as_ref().expect("it shares").taken());
+    assert_eq!(taken, [0, 0, found[0].totals.programs]);
+    assert_eq!(found[0], found[2]);
+    assert_ne!(found[0], found[1], "no flush is another tape");
+}
+
+/// No two of the versions have the same rules, and all of them are modelled.
+#[test]
+fn versions_differ_in_a_rule() {
+    for entry in registry::FILE_SYSTEMS {
+        let all = versions(entry);
+        assert!(all.iter().all(|era| entry.check_era(era).is_ok()), "{}", entry.name);
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{}", entry.name);
+        assert_eq!(all.first().map(String::as_str), Some(entry.kernels[0]), "{}", entry.name);
+    }
+}
