@@ -157,14 +157,45 @@ pub struct Case<'a> {
     history: &'a History,
     ledger: &'a Ledger,
     calls: Calls,
-    /// Verdicts by result, operations called, operations returned.
-    judged: BTreeMap<(u32, u32, u32), Rc<Judged>>,
+    judged: Verdicts,
+}
+
+/// Result, operations called, operations returned.
+type Asked = (u32, u32, u32);
+
+/// Verdicts. Most states have that of the state before.
+#[derive(Default)]
+struct Verdicts {
+    all: BTreeMap<Asked, Rc<Judged>>,
+    last: Option<(Asked, Rc<Judged>)>,
+}
+
+impl Verdicts {
+    #[inline]
+    fn get(&mut self, asked: Asked) -> Option<Rc<Judged>> {
+        if let Some((of, judged)) = &self.last
+            && *of == asked
+        {
+            return Some(judged.clone());
+        }
+        let judged = self.all.get(&asked)?.clone();
+        self.last = Some((asked, judged.clone()));
+        Some(judged)
+    }
+
+    fn insert(&mut self, asked: Asked, judged: Rc<Judged>) {
+        self.all.insert(asked, judged);
+    }
+
+    fn clear(&mut self) {
+        *self = Verdicts::default();
+    }
 }
 
 impl<'a> Case<'a> {
     /// A run, by its tape, what the tape says of power failures, and what the program did.
     pub fn new(tape: &Tape, history: &'a History, ledger: &'a Ledger) -> Case<'a> {
-        Case { history, ledger, calls: Calls::of(tape), judged: BTreeMap::new() }
+        Case { history, ledger, calls: Calls::of(tape), judged: Verdicts::default() }
     }
 }
 
@@ -419,7 +450,7 @@ impl<'a> Explorer<'a> {
             watcher(&visit);
         }
         let (cut, key) = ((frame.pos, until), (result, operations.0, operations.1));
-        let known = case.judged.get(&key).cloned();
+        let known = case.judged.get(key);
         let mut check = |asked: bool| match &mut self.checker {
             Some(check) if asked => check(&visit),
             _ => Opinion::Fine,
@@ -541,12 +572,12 @@ impl<'a> Explorer<'a> {
     fn outcome(&mut self, history: &History, number: usize, kept: &Kept) -> u32 {
         let state = state(history, number, kept, (&self.pool, &self.varying), &self.options);
         let is_kept = |unit: u64| decision(&state, kept, unit);
-        let mut pages = Vec::new();
         if self.options.prune
-            && let Some(result) = self.of_frame.find(is_kept, &mut pages)
+            && let Some(result) = self.of_frame.result(is_kept)
         {
             return result;
         }
+        let mut pages = Vec::new();
         let known = self.known.find(|page| state.peek(page), &mut pages);
         if let Some(result) = known.filter(|_| self.options.prune) {
             if let Some(units) = state.units(&pages) {

@@ -31,6 +31,17 @@ impl RecoveryMemo {
     /// that led to it.
     pub(crate) fn find(&self, id: impl Fn(u64) -> u128, read: &mut Vec<u64>) -> Option<u32> {
         read.clear();
+        self.walk(id, |pages| read.extend_from_slice(pages))
+    }
+
+    /// The result alone.
+    pub(crate) fn result(&self, id: impl Fn(u64) -> u128) -> Option<u32> {
+        self.walk(id, |_| {})
+    }
+
+    /// The way to a result; `read` is shown the pages on it.
+    #[inline]
+    fn walk(&self, id: impl Fn(u64) -> u128, mut read: impl FnMut(&[u64])) -> Option<u32> {
         let mut at = self.root?;
         loop {
             match self.nodes.get(at as usize)? {
@@ -39,12 +50,12 @@ impl RecoveryMemo {
                     if pages.iter().zip(ids).any(|(page, held)| id(*page) != *held) {
                         return None;
                     }
-                    read.extend_from_slice(pages);
+                    read(pages);
                     at = *next;
                 }
                 Node::Branch { page, first, more } => {
                     let id = id(*page);
-                    read.push(*page);
+                    read(std::slice::from_ref(page));
                     at = if first.0 == id { first.1 } else { *more.get(&id)? };
                 }
             }

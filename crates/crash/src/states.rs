@@ -246,8 +246,9 @@ fn every(
     let prefixes = history.prefixes(frame);
     let fresh = added.map(|new| ((1u64 << new) - 1) << (n - new));
     // From everything kept downwards: what is near to the truth comes first.
+    let mut kept = Kept::none(n);
     for mask in (0..1u64 << n).rev() {
-        let kept = Kept(vec![mask; n.div_ceil(64)]);
+        kept.0.fill(mask);
         if fresh.is_none_or(|fresh| mask & fresh != 0)
             && history.permits_with(frame, &prefixes, &kept)
             && !show(&kept, None, count, visitor)

@@ -107,10 +107,10 @@ impl Explorer<'_> {
     /// Is it known what a state of a frame recovers to? The frame has been entered.
     fn is_known(&mut self, history: &History, number: usize, kept: &Kept) -> bool {
         let state = state(history, number, kept, (&self.pool, &self.varying), &self.options);
-        let mut pages = Vec::new();
-        if self.of_frame.find(|unit| decision(&state, kept, unit), &mut pages).is_some() {
+        if self.of_frame.result(|unit| decision(&state, kept, unit)).is_some() {
             return true;
         }
+        let mut pages = Vec::new();
         let Some(result) = self.known.find(|page| state.peek(page), &mut pages) else {
             return false;
         };

@@ -56,6 +56,7 @@ struct Hunt<'a> {
     effort: &'a Effort,
     out: &'a Out,
     key: String,
+    /// Of the program, for a state file; empty without one.
     build: String,
     stop: &'a AtomicBool,
     start: Instant,
@@ -85,7 +86,8 @@ impl<'a> Hunt<'a> {
             effort,
             out,
             key: key(x, keep.state_file.is_some()),
-            build: build(),
+            // It is read and hashed, which takes longer than a small program.
+            build: keep.state_file.as_ref().map_or_else(String::new, |_| build()),
             stop,
             start,
             shown: Progress::new("crash"),
