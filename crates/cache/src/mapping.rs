@@ -561,6 +561,31 @@ impl Mapping {
         }
     }
 
+    /// Waits until nothing of indices `from..=to` is under writeback.
+    pub async fn settle_range(&self, (from, to): (u64, u64)) {
+        if self.writeback.get() == 0 {
+            return;
+        }
+        let busy = |b: &Rc<Buffer>| b.flag(BufFlag::Writeback);
+        let next = |at: u64| {
+            let blocks = self.blocks.borrow();
+            let mut left = blocks.range(at, to.saturating_add(1));
+            left.find(|(_, b)| busy(b)).map(|(index, b)| (index, b.clone()))
+        };
+        let mut at = from;
+        while let Some((index, b)) = next(at) {
+            b.wait_clear(BufFlag::Writeback).await;
+            at = index + 1;
+        }
+    }
+
+    /// Waits until nothing of indices `from..=to` is under writeback (`filemap_fdatawait_range`).
+    /// Errors: `Io`, once, if a write of the file failed since the last call, wherever it was.
+    pub async fn wait_range(&self, range: (u64, u64)) -> FsResult<()> {
+        self.settle_range(range).await;
+        if self.error.replace(false) { Err(FsError::Io) } else { Ok(()) }
+    }
+
     /// A bio of it is about to be submitted, and [`Mapping::dispatched`] will be called when the
     /// device has it.
     pub fn will_dispatch(&self) {

@@ -189,7 +189,7 @@ impl Node {
         }
         let wbc = WbControl { range: (first, end - 1), ..WbControl::sync_all() };
         map.writepages(&wbc).await?;
-        map.wait_writeback().await
+        map.wait_range((first, end - 1)).await
     }
 
     /// `blk_ioctl_discard`: forgets what is cached of the range and discards it. Waits: for the

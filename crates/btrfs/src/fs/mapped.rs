@@ -51,10 +51,11 @@ impl Btrfs {
         if to <= from {
             return Ok(());
         }
-        inode.map.settle().await;
-        let wbc = WbControl { range: (from / BLOCK, (to - 1) / BLOCK), ..WbControl::sync_all() };
+        let range = (from / BLOCK, (to - 1) / BLOCK);
+        inode.map.settle_range(range).await;
+        let wbc = WbControl { range, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
-        inode.map.settle().await;
+        inode.map.settle_range(range).await;
         let has_failed = inode.map.errors().check_and_advance(&told.data);
         written.and(if has_failed { Err(FsError::Io) } else { Ok(()) })
     }

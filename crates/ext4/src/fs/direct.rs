@@ -119,7 +119,7 @@ impl Ext4 {
         let range = self.block_range(from, to);
         let wbc = WbControl { range, ..WbControl::sync_all() };
         inode.map.writepages(&wbc).await?;
-        inode.map.wait_writeback().await
+        inode.map.wait_range(range).await
     }
 
     /// Blocks that hold bytes `from..to`, both ends included.

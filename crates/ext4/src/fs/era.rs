@@ -355,6 +355,14 @@ policies! { FileSystem:
     refuses_async_ordered = "ext4: forbid journal_async_commit in data=ordered mode",
         Some(Version(3, 19, 0)), None,
         "a mount with journal_async_commit and data=ordered is refused: one flush for record and data cannot order them";
+    /// What a hole or a zeroed range ends at is the length on disk at least.
+    punch_moves_disksize = "9d80eaa1a1d3 ext4: increase i_disksize to offset + len in ext4_update_disksize_before_punch()",
+        Some(Version(6, 18, 0)), None,
+        backported &[
+            Version(5, 4, 301), Version(5, 10, 246), Version(5, 15, 195), Version(6, 1, 156),
+            Version(6, 6, 112), Version(6, 12, 53), Version(6, 17, 3),
+        ],
+        "punch hole and zero range inside of a file set the length on disk to their end, if it is less; before, only those that reach the end of the file (seen in 6.1.192 and 6.12.117; stable versions from memory)";
     /// An inode has `i_projid`.
     has_projects = "ext4: adds project ID support",
         Some(Version(4, 5, 0)), None,

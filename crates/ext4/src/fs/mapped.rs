@@ -86,10 +86,10 @@ impl Ext4 {
     ) -> FsResult<()> {
         let bs = u64::from(self.bs().bytes());
         let range = self.pages_of(from / bs, to.div_ceil(bs));
-        inode.map.settle().await;
+        inode.map.settle_range(range).await;
         let wbc = WbControl { range, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
-        inode.map.settle().await;
+        inode.map.settle_range(range).await;
         written.and(self.tell(inode, told))
     }
 }

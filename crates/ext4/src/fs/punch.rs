@@ -123,7 +123,7 @@ impl Ext4 {
         let range = self.pages_of(offset / bs, end.div_ceil(bs));
         let wbc = WbControl { range, ..WbControl::sync_all() };
         inode.map.writepages(&wbc).await?;
-        inode.map.wait_writeback().await
+        inode.map.wait_range(range).await
     }
 
     /// What comes before cached blocks of a range are dropped: the size on disk, if whole blocks
@@ -336,14 +336,18 @@ impl Ext4 {
         end: u64,
     ) -> FsResult<()> {
         let size = inode.size.get();
-        if offset > size || end < size || inode.disksize.get() >= size {
+        let reached = match end < size && self.opts.era.punch_moves_disksize() {
+            true => end,
+            false => size,
+        };
+        if offset > size || end < reached || inode.disksize.get() >= reached {
             return Ok(());
         }
         if !crate::site::PUNCH_SIZE.on() {
             return Ok(());
         }
         let h = self.start(1).await?;
-        inode.disksize.set(size);
+        inode.disksize.set(reached);
         let out = self.write_inode(&h, inode).await;
         self.stop(h, out).await
     }

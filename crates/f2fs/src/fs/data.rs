@@ -418,7 +418,7 @@ impl F2fs {
         let range = block_range(from, to);
         let wbc = wp_cache::WbControl { range, ..wp_cache::WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
-        inode.map.wait_writeback().await.and(written)
+        inode.map.wait_range(range).await.and(written)
     }
 }
 

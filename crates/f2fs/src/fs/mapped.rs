@@ -59,10 +59,11 @@ impl F2fs {
         (from, to): (u64, u64),
         told: &ErrSeqCursor,
     ) -> FsResult<()> {
-        inode.map.settle().await;
-        let wbc = WbControl { range: block_range(from, to), ..WbControl::sync_all() };
+        let range = block_range(from, to);
+        inode.map.settle_range(range).await;
+        let wbc = WbControl { range, ..WbControl::sync_all() };
         let written = inode.map.writepages(&wbc).await;
-        inode.map.settle().await;
+        inode.map.settle_range(range).await;
         written.and(F2fs::tell(inode, told))
     }
 }

@@ -26,10 +26,10 @@ impl Mounted {
             return Ok(());
         }
         let (map, bits) = (fs.pages.inode(ino.0).map.clone(), fs.g.block_bits);
-        map.settle().await;
         let range = (from >> bits, (to - 1) >> bits);
+        map.settle_range(range).await;
         let written = map.writepages(&WbControl { range, ..WbControl::sync_all() }).await;
-        map.settle().await;
+        map.settle_range(range).await;
         let has_failed = map.errors().check_and_advance(&told.data);
         written.and(if has_failed { Err(FsError::Io) } else { Ok(()) })
     }

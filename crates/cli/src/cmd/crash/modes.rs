@@ -153,10 +153,18 @@ impl Each<'_> {
         let begun = Instant::now();
         let in_time = || self.effort.limit.is_none_or(|l| begun.elapsed() < l);
         let go_on = || !self.stop.load(Ordering::Relaxed) && in_time();
+        let (first, end) = c.programs;
         let at = |stage: &Stage| {
-            live.at(stage.points, stage.of_points, format_args!("crash points, {fs}"));
+            // Of one program alone that is all the progress there is.
+            if end - first == 1 {
+                live.at(stage.points, stage.of_points, format_args!("crash points, {fs}"));
+            }
         };
-        let watch = Watch { step: &|_, _| go_on(), abandon: &|| !go_on(), at: &at };
+        let step = |f: &Findings| {
+            live.at(f.done - first, end - first, format_args!("programs, {fs}"));
+            go_on()
+        };
+        let watch = Watch { step: &|f, _| step(f), abandon: &|| !go_on(), at: &at };
         let explore = || resume(c, self.effort.workers, Findings::before(c), &watch);
         let f = match &c.command {
             Some(command) => command.end_when(&|| !go_on(), explore),
