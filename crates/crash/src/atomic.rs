@@ -1,4 +1,5 @@
-//! O3 of atomic writes: all blocks and the length that a commit made are there, or none.
+//! O3 of atomic writes: all blocks and the length that a commit made are there, or none. Likewise of
+//! an untorn write (`RWF_ATOMIC`).
 
 use crate::ledger::{Commit, FileLife};
 use crate::oracle::Judge;
@@ -42,7 +43,7 @@ impl Judge<'_> {
                 let fits = s.from <= file.size && file.size <= s.to;
                 fits == (s.version == commit.version)
             });
-            is_its.then(|| format!("the length of {}", file.size))
+            (commit.has_length && is_its).then(|| format!("the length of {}", file.size))
         };
         own.map(|block| format!("block {block}")).or_else(length)
     }
@@ -60,7 +61,7 @@ impl Judge<'_> {
             let from = life.sizes.iter().rposition(|s| s.version <= commit.version)?;
             let mut may = life.sizes[from..].iter().filter(|s| s.version <= self.begun);
             let is_old = !may.any(|s| s.from <= file.size && file.size <= s.to);
-            is_old.then(|| format!("the length of {}", file.size))
+            (commit.has_length && is_old).then(|| format!("the length of {}", file.size))
         };
         old.map(|block| format!("block {block}")).or_else(length)
     }

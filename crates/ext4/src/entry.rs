@@ -34,6 +34,12 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { key: "block_size", when: When::Mkfs, default: "4096", help: "1024, 2048 or 4096" },
     OptionSpec {
+        key: "cluster",
+        when: When::Mkfs,
+        default: "",
+        help: "mkfs with the bigalloc feature: bytes of a cluster (mke2fs -C), such as 16k [default: of features=bigalloc, 16 blocks]",
+    },
+    OptionSpec {
         key: "inode_size",
         when: When::Mkfs,
         default: "256",
@@ -92,6 +98,12 @@ const OPTIONS: &[OptionSpec] = &[
         when: When::Mount,
         default: "",
         help: "a direct O_DSYNC write that moves the length on disk waits for its commit; fixes N32, no kernel does this",
+    },
+    OptionSpec {
+        key: "untorn_commit",
+        when: When::Mount,
+        default: "",
+        help: "with bigalloc: an untorn write commits first what is not durable of the file's map; fixes N50, no kernel does this",
     },
     OptionSpec {
         key: "inode_trim",
@@ -374,6 +386,15 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
         m.features =
             m.features.set(name, on).map_err(|e| FsError::Unsupported(format!("mkfs: {e}")))?;
     }
+    if let Some(text) = o.get("cluster", OPTIONS) {
+        let bytes = wp_base::quantity::bytes(text).ok().and_then(|n| u32::try_from(n).ok());
+        let wrong = FsError::Invalid("cluster: bytes of a cluster, such as 16k");
+        m.cluster_size = Some(bytes.ok_or(wrong)?);
+        m.features = m
+            .features
+            .set("bigalloc", true)
+            .map_err(|e| FsError::Unsupported(format!("mkfs: {e}")))?;
+    }
     if switch(o, "fast_commit") {
         if !era.fast_commits() {
             let what = "fast_commit: kernels have it from 5.10 on; add era=5.10 or a newer one";
@@ -448,6 +469,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             discard: switch(o, "discard"),
             discard_committed: switch(o, "discard_committed"),
             size_before_sync: switch(o, "size_before_sync"),
+            untorn_commit: switch(o, "untorn_commit"),
             table_trim: TableTrim::from_name(o.get("inode_trim", OPTIONS).unwrap_or(""))
                 .ok_or(FsError::Invalid("inode_trim: naive or safe"))?,
             writeback: wp_cache::WbPolicy {

@@ -234,6 +234,10 @@ wp_base::sites! {
         DIRECT_FILE, Order, "ext4/direct/file-inode":
             "data of an extending direct write is ordered before its extents (3.8 to 4.6)";
     }
+    "crates/ext4/src/fs/untorn.rs" {
+        UNTORN_COMMIT, Flush, "ext4/untorn/commit-first":
+            "a mixed range is written untorn only after the zeroes of its holes are committed";
+    }
     "crates/ext4/src/fs/data_journal.rs" {
         JOURNAL_TID, Order, "ext4/data-journal/datasync-tid":
             "fsync waits for the transaction that has the file's data";

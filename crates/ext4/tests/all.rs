@@ -3,6 +3,7 @@
 
 mod accesses;
 mod barrier;
+mod bigalloc;
 mod check_vs_e2fsck;
 mod damage;
 mod data_modes;

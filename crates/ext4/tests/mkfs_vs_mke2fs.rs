@@ -273,6 +273,49 @@ fn same_bytes_for_other_options() {
 }
 
 #[test]
+fn same_bytes_for_clusters() {
+    if !skip::has_tool("same_bytes_for_clusters", "mke2fs") {
+        return;
+    }
+    let clusters = |case: Case, block: &str, cluster: u32| {
+        let size = cluster.to_string();
+        let case = case.feature("bigalloc", true).with(&["-b", block, "-C", &size], |o| {
+            o.cluster_size = Some(cluster);
+        });
+        let block = block.parse().unwrap();
+        Case { options: MkfsOptions { block_size: Some(block), ..case.options }, ..case }
+    };
+    type Make = fn(u64) -> Case;
+    let bases: [(&str, Make); 2] = [("today", today), ("era", era)];
+    for (base, make) in bases {
+        let cases = [
+            clusters(make(64 * MIB), "4096", 16384),
+            clusters(make(100 * MIB + 12 * 1024), "4096", 65536),
+            clusters(make(GIB), "4096", 16384),
+            clusters(make(3 * GIB), "4096", 16384),
+            clusters(make(20 * GIB), "4096", 32768),
+            clusters(make(300 * MIB), "2048", 8192),
+            clusters(make(3 * GIB).feature("flex_bg", false), "4096", 16384),
+            clusters(make(GIB).feature("resize_inode", false), "4096", 65536),
+            clusters(make(GIB).feature("orphan_file", true), "4096", 16384),
+            clusters(
+                make(GIB).with(&["-i", "65536"], |o| o.inode_ratio = Some(65536)),
+                "4096",
+                16384,
+            ),
+            clusters(
+                make(GIB).with(&["-J", "size=8"], |o| o.journal = JournalSize::Mebibytes(8)),
+                "4096",
+                16384,
+            ),
+        ];
+        for (n, case) in cases.iter().enumerate() {
+            check(&format!("clusters-{base}-{n}"), case);
+        }
+    }
+}
+
+#[test]
 fn same_bytes_for_random_options() {
     if !skip::has_tool("same_bytes_for_random_options", "mke2fs") {
         return;
@@ -432,7 +475,19 @@ fn what_cannot_be_made_has_one_clear_reason() {
     let with =
         |name: &str| mkfs(&today(64 * MIB).feature(name, true).options).err().expect("refused");
     assert_eq!(with("inline_data"), UnsupportedFeatures("inline_data".to_owned()));
-    assert_eq!(with("bigalloc"), UnsupportedFeatures("bigalloc".to_owned()));
+    let small = UnsupportedFeatures("bigalloc and blocks of 1 KiB".to_owned());
+    assert_eq!(with("bigalloc"), small);
+    let big = |change: fn(&mut MkfsOptions)| {
+        let case = today(64 * MIB).feature("bigalloc", true);
+        mkfs(&case.with(&[], |o| (o.block_size = Some(4096), change(o)).1).options).err()
+    };
+    assert_eq!(big(|o| o.cluster_size = Some(12288)), Some(ClusterSize(12288)));
+    assert_eq!(big(|o| o.cluster_size = Some(4096)), Some(ClusterSize(4096)));
+    let both = big(|o| o.features = o.features.set("fast_commit", true).expect("known"));
+    let why = UnsupportedFeatures("bigalloc and fast_commit together".to_owned());
+    assert_eq!(both, Some(why));
+    let clusters = today(64 * MIB).with(&[], |o| o.cluster_size = Some(16384)).options;
+    assert_eq!(mkfs(&clusters).err(), Some(FeatureNeeds("a cluster size", "bigalloc")));
     assert_eq!(Features::today().set("nonsense", true), Err(UnknownFeature("nonsense".to_owned())));
     let mut old = era(64 * GIB).options;
     old.bytes = 1 << 45;

@@ -183,6 +183,8 @@ fn images_with_other_features_go_to_and_fro() {
         "-O ^extents,^64bit -b 1024",
         "-O ^extents,^64bit -b 4096",
         "-O ^extents,^64bit,^metadata_csum,uninit_bg,^dir_index -b 2048",
+        "-O bigalloc -b 4096 -C 16384",
+        "-O bigalloc,^64bit,^metadata_csum,uninit_bg -b 2048 -C 32768",
     ]
     .into_iter()
     .enumerate()
@@ -197,7 +199,8 @@ fn features_that_we_cannot_write_are_refused_by_name() {
         return;
     }
     for (args, name) in [
-        ("-O bigalloc", "bigalloc"),
+        ("-O bigalloc,fast_commit -b 4096", "bigalloc"),
+        ("-O bigalloc -b 1024", "bigalloc"),
         ("-O inline_data", "inline_data"),
         ("-O casefold", "casefold"),
         ("-O encrypt", "encrypt"),

@@ -172,12 +172,64 @@ fn ext4_takes_one_block() {
     });
 }
 
-/// Several blocks need it, and it is not modelled.
+/// Several blocks need clusters, and a kernel that writes them so.
 #[test]
-fn bigalloc_is_refused_by_name() {
-    let refused = made("ext4,era=6.18,features=bigalloc", (6, 18), &WHOLE).err();
-    let why = refused.expect("no such image is made").to_string();
-    assert!(why.contains("cannot make file systems with bigalloc"), "{why}");
+fn ext4_takes_up_to_a_cluster() {
+    for (fs, kernel, most) in [
+        ("ext4,era=6.18,cluster=16k", (6, 18), 16 << 10),
+        ("ext4,era=6.16,cluster=64k", (6, 16), 32 << 10),
+        ("ext4,era=6.15,cluster=16k", (6, 15), 4096),
+        ("ext4,era=6.18,cluster=8k,block_size=2048", (6, 18), 8192),
+    ] {
+        let m = machine_of(fs, kernel, &WHOLE);
+        m.record(Class::BLOCK);
+        on(&m, async move |v| {
+            let direct = OpenFlags { direct: true, ..OpenFlags::CREATE };
+            let fd = v.open("f", direct, 0o644).await.expect("made");
+            let told = v.statx_write_atomic("f").await.expect("told");
+            assert_eq!((told.unit_max, told.segments_max), (most, 1), "{fs}");
+            assert_eq!(answer(&v, fd, 0, most).await, Ok(u64::from(most)), "{fs}");
+            assert_eq!(answer(&v, fd, 0, 2 * most).await, Err("EINVAL"), "{fs}: too long");
+            let odd = answer(&v, fd, u64::from(most / 2), most).await;
+            assert_eq!(odd, Err("EINVAL"), "{fs}: not aligned to its length");
+        });
+        assert_eq!(issued(&m).iter().map(|(_, n)| n * 512).collect::<Vec<_>>(), [most], "{fs}");
+    }
+}
+
+/// Whatever is mapped of its range, an untorn write is one request, and what it does not cover is
+/// as it was.
+#[test]
+fn a_mixed_range_is_one_untorn_write() {
+    let m = machine("ext4,era=6.18,cluster=16k", &WHOLE);
+    m.record(Class::BLOCK);
+    on(&m, async |v| {
+        let direct = OpenFlags { direct: true, ..OpenFlags::CREATE };
+        for (n, written) in [0b0001u64, 0b0110, 0b1010, 0b1000, 0b1111, 0].into_iter().enumerate() {
+            for space in [false, true] {
+                let name = format!("f{n}{space}");
+                let fd = v.open(&name, direct, 0o644).await.expect("made");
+                v.ftruncate(fd, 4 * u64::from(PAGE)).await.expect("sets the length");
+                if space {
+                    let how = wp_vfs::Reserve::Space { keep_size: true };
+                    v.fallocate(fd, how, 0, u64::from(PAGE)).await.expect("reserves");
+                }
+                for block in (0..4).filter(|b| written >> b & 1 == 1) {
+                    v.pwrite(fd, block * 4096, &[bytes(7, 4096)]).await.expect("writes");
+                }
+                assert_eq!(answer(&v, fd, 0, PAGE).await, Ok(u64::from(PAGE)), "{name}");
+                let got = v.pread(fd, 0, 2 * u64::from(PAGE)).await.expect("reads");
+                let got = wp_medium::Slice::concat(&got);
+                let (page, behind) = got.split_at(PAGE as usize);
+                assert!(page == bytes(1, PAGE).to_vec(), "{name}");
+                assert!(behind.iter().all(|b| *b == 0), "{name}");
+                v.close(fd).await.expect("closes");
+            }
+        }
+    });
+    let all = issued(&m);
+    assert_eq!(all.len(), 12);
+    assert!(all.iter().all(|(_, n)| *n == 32), "{all:?}");
 }
 
 #[test]

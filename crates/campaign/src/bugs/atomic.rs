@@ -1,12 +1,38 @@
-//! Bugs of F2FS' atomic writes in Linux, found by [`crate::programs::atomic`].
+//! Bugs of atomic writes in Linux: of F2FS', found by [`crate::programs::atomic`], and of ext4's
+//! untorn writes of several blocks. N50 was read in the source, and no drive here shows it in a real
+//! kernel.
 
 use wp_crash::Rule;
 
 use super::table::{F2FS, F2FS_KEEPS};
-use super::{BUG, Bug, Programs, Side};
+use super::{BUG, Bug, PLAIN, Programs, Side};
+
+/// ext4 with clusters, on a drive that keeps one whole.
+macro_rules! clusters {
+    ($options:literal) => {
+        Side {
+            fs: concat!("ext4,era=6.18,cluster=16k", $options),
+            params: &[("atomic_bytes", 16 << 10)],
+            elevator: "",
+            ..PLAIN
+        }
+    };
+}
 
 /// All of them.
 pub static BUGS: &[Bug] = &[
+    Bug {
+        id: "N50",
+        what: "ext4, bigalloc: an untorn write over blocks whose map is not committed goes to the drive at once: new data beside zeroes",
+        affected: clusters!(""),
+        fixed: clusters!(",untorn_commit"),
+        rule: Rule::MixedVersions,
+        programs: Programs::Text(
+            "open 0 a rw,creat,direct\nftruncate 0 8192\npwrite 0 4096 0 1\nfsync 0\n\
+             pwrite 0 4096 4096 2\npwrite 0 8192 0 3 atomic",
+        ),
+        ..BUG
+    },
     Bug {
         id: "N42",
         what: "F2FS: an fsync between START_ATOMIC_WRITE and COMMIT writes nodes with the blocks that a write reserved behind the end, and recovery makes the file longer",

@@ -40,6 +40,7 @@ const MENDS: &[Mend] = &[
     mend("ext4", "N40", "fast_fix=attributes"),
     mend("ext4", "N44", "fast_fix=area"),
     mend("ext4", "N45", "fast_fix=orphans"),
+    mend("ext4", "N50", "untorn_commit"),
     mend("ext4", "N9", "extent_max_zeroout_kb=0"),
     mend("f2fs", "R1", "wait_first_node"),
     mend("f2fs", "R2", "wait_last_node"),

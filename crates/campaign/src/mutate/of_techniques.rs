@@ -18,3 +18,11 @@ pub(super) const UNTORN: Setting<'static> = Setting {
     atomic: Some(512),
     ..WILD
 };
+
+/// A drive that keeps a cluster of ext4 whole; for programs of its own.
+pub(super) const UNTORN_CLUSTERS: Setting<'static> = Setting {
+    name: "6.18 untorn clusters",
+    fs: "era=6.18,cluster=16k",
+    params: &[("capacity_bytes", 24 << 20), ("atomic_bytes", 16 << 10)],
+    ..UNTORN
+};

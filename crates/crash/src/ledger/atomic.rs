@@ -1,5 +1,5 @@
-//! Atomic writes: what is written between a start and a commit is nobody's until the commit, whose
-//! version has all of it.
+//! Atomic writes of F2FS: what is written between a start and a commit is nobody's until the commit,
+//! whose version has all of it. An untorn write (`RWF_ATOMIC`) is a commit of its own.
 //!
 //! Invariants: 1. no version of a block or length is made between a start and its commit: whatever
 //!                of that is there is what the file never held;
@@ -38,13 +38,15 @@ pub(crate) struct AtomicWrites {
     writers: BTreeMap<u32, Object>,
 }
 
-/// An atomic write that was committed.
+/// An atomic write that was committed, or an untorn write.
 #[derive(Clone, Debug)]
 pub(crate) struct Commit {
     pub version: u32,
     pub object: Object,
     /// Blocks that it changed, below the length that it gave.
     pub blocks: BTreeSet<u64>,
+    /// Is a length part of it? That of an untorn write is only if it changes the length.
+    pub has_length: bool,
 }
 
 impl Ledger {
@@ -78,6 +80,18 @@ impl Ledger {
             pending.is_loose |= maybe;
         }
         true
+    }
+
+    /// An untorn write of bytes `from..to` has changed the file: whole or not at all, but with no
+    /// promise of when.
+    pub(super) fn untorn(&mut self, object: Object, version: u32, (from, to): (u64, u64)) {
+        if from >= to {
+            return;
+        }
+        let blocks = (from / self.block..to.div_ceil(self.block)).collect();
+        let sizes = &self.files[object as usize].sizes;
+        let has_length = sizes.last().is_some_and(|size| size.version == version);
+        self.atomic.commits.push(Commit { version, object, blocks, has_length });
     }
 
     /// What operation `n` does to atomic writes: starts, commits and aborts them, or opens and
@@ -175,7 +189,12 @@ impl Ledger {
             self.files[o as usize].sizes.push(sized);
         }
         if !maybe {
-            self.atomic.commits.push(Commit { version, object: o, blocks: changed });
+            self.atomic.commits.push(Commit {
+                version,
+                object: o,
+                blocks: changed,
+                has_length: true,
+            });
         }
     }
 }

@@ -313,7 +313,7 @@ impl Ledger {
                     self.replacements.push(Replacement { version, path, object: o.object });
                 }
             }
-            Call::Pwrite { fd, len, at, data, .. } => {
+            Call::Pwrite { fd, len, at, data, atomic } => {
                 let Some(o) = open.get(fd).copied() else { return };
                 let (asked, all) = (*at, *len);
                 let at = &self.place(o, asked);
@@ -322,6 +322,9 @@ impl Ledger {
                 // Beside an asynchronous write of the same bytes it need not be the later one.
                 let is_raced = walk.is_raced(o.object, (*at, *at + u64::from(len)));
                 self.write(o.object, version, *at, &data.part(asked, all, (0, len)), is_raced);
+                if *atomic && !is_raced {
+                    self.untorn(o.object, version, (*at, *at + u64::from(len)));
+                }
                 if o.direct && len < all {
                     // What it does not answer for may have gone to the device all the same.
                     let (at, rest) = (*at + u64::from(len), data.part(asked, all, (len, all)));

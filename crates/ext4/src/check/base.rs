@@ -40,7 +40,7 @@ pub(super) struct Base {
     groups: Vec<GroupDesc>,
     /// Those of which nothing is used but what their metadata takes.
     unused: Vec<bool>,
-    /// Blocks of all metadata that descriptors name.
+    /// Clusters of all metadata that descriptors name.
     pub meta: Rc<Bits>,
 }
 
@@ -84,9 +84,10 @@ impl Base {
     pub(super) fn has_counts(&self, s: &State<'_>, n: u32, desc: &GroupDesc) -> bool {
         let is_absent = |flag| s.sums.descriptors() && desc.has(flag);
         let is_kept = |flag, bitmap: u64| is_absent(flag) || s.is_fixed(bitmap, 1);
+        let (start, count) = s.group_clusters(n);
         self.has(n, desc)
             && self.unused.get(n as usize) == Some(&true)
-            && s.claimed.is_as_below(s.g.group_start(n), s.g.blocks_in_group(n).into())
+            && s.claimed.is_as_below(start, count.into())
             && is_unused_of_inodes(s, n)
             && is_kept(GroupDesc::BLOCK_UNINIT, desc.block_bitmap())
             && is_kept(GroupDesc::INODE_UNINIT, desc.inode_bitmap())
@@ -94,7 +95,8 @@ impl Base {
 }
 
 fn is_unused(s: &State<'_>, n: u32) -> bool {
-    let (start, count) = (s.g.group_start(n), u64::from(s.g.blocks_in_group(n)));
+    let (start, count) = s.group_clusters(n);
+    let count = u64::from(count);
     let mut words = (0..count.div_ceil(64)).map(|w| start + w * 64);
     is_unused_of_inodes(s, n)
         && (s.claimed.is_untouched(start, count) || words.all(|b| s.claimed.at(b) == s.meta.at(b)))

@@ -10,7 +10,7 @@ use super::state::State;
 /// What a walk finds.
 #[derive(Default)]
 pub(super) struct Map {
-    /// Blocks of data and of the map itself.
+    /// Blocks of data and of the map itself, all those of their clusters with bigalloc.
     pub blocks: u64,
     /// Last logical block that has a place.
     pub last: Option<u64>,
@@ -31,13 +31,15 @@ struct Walk<'a, 'b> {
     map: Map,
     /// First logical block that the next extent may have.
     next: u64,
+    /// Cluster of the last extent's last block: in the file, on the device.
+    cluster: Option<(u64, u64)>,
 }
 
 /// Walks the map of inode `number`. With `keep_runs` the runs are kept.
 pub(super) fn walk(s: &mut State<'_>, number: u32, inode: &Inode, keep_runs: bool) -> Map {
     let seed = s.sums.inode_seed(number, inode.generation.get());
     let map = Map { keep_runs, ..Map::default() };
-    let mut walk = Walk { s, number, seed, map, next: 0 };
+    let mut walk = Walk { s, number, seed, map, next: 0, cluster: None };
     if inode.has(flag::EXTENTS) {
         match ExtentNode::verify(&inode.block, 0, None) {
             Ok(root) => walk.node(&root, 60),
@@ -60,8 +62,9 @@ pub(super) fn claim(s: &mut State<'_>, owner: &str, block: u64) -> bool {
         s.add(Kind::BlockRange, owner.to_owned(), block, expected);
         return false;
     }
-    if !s.claimed.add(block) {
-        let expected = if s.meta.has(block) {
+    let (cluster, _) = s.clusters(block, 1);
+    if !s.claimed.add(cluster) {
+        let expected = if s.meta.has(cluster) {
             "a block that is not metadata"
         } else {
             "a block with one owner"
@@ -77,9 +80,10 @@ impl Walk<'_, '_> {
         self.s.add(kind, place, found, expected);
     }
 
-    /// Claims a run; is it on the device, and was none of it claimed before? One finding an inode
-    /// about blocks claimed twice is enough.
-    fn claim(&mut self, start: u64, blocks: u32) -> bool {
+    /// Claims a run, but for its first cluster if that is the one where the last run ended; is it on
+    /// the device, and was none of it claimed before? One finding an inode about blocks claimed
+    /// twice is enough.
+    fn claim(&mut self, start: u64, blocks: u32, goes_on: bool) -> bool {
         if !self.s.spend(u64::from(blocks) + 1) {
             return false;
         }
@@ -87,10 +91,13 @@ impl Walk<'_, '_> {
             self.wrong(Kind::BlockRange, "block", start, "blocks of the file system");
             return false;
         }
-        let twice = self.s.claimed.add_run(start, blocks.into());
-        if let (Some(b), false) = (twice, self.map.complained) {
+        let (first, n) = self.s.clusters(start, blocks.into());
+        let skip = u64::from(goes_on);
+        let twice = self.s.claimed.add_run(first + skip, n.saturating_sub(skip));
+        if let (Some(cluster), false) = (twice, self.map.complained) {
             self.map.complained = true;
-            let meta = self.s.meta.has(b);
+            let meta = self.s.meta.has(cluster);
+            let b = cluster << self.s.g.cluster_bits;
             let expected =
                 if meta { "a block that is not metadata" } else { "a block with one owner" };
             self.wrong(Kind::BlockTwice, "block", b, expected);
@@ -99,8 +106,16 @@ impl Walk<'_, '_> {
     }
 
     fn run(&mut self, logical: u64, start: u64, blocks: u32, is_unwritten: bool) {
-        self.map.blocks += u64::from(blocks);
         let last = logical + u64::from(blocks) - 1;
+        let bits = self.s.g.cluster_bits;
+        let (_, clusters) = self.s.clusters(start, blocks.into());
+        let goes_on = bits > 0 && self.cluster == Some((logical >> bits, start >> bits));
+        self.map.blocks += (clusters - u64::from(goes_on)) << bits;
+        self.cluster = Some((last >> bits, start.saturating_add(last - logical) >> bits));
+        if (logical ^ start).trailing_zeros() < bits {
+            let expected = "a block as far into its cluster as the file's block (bigalloc)";
+            self.wrong(Kind::BlockRange, "block", start, expected);
+        }
         self.map.last = self.map.last.max(Some(last));
         self.map.has_unwritten |= is_unwritten;
         if !is_unwritten {
@@ -109,7 +124,7 @@ impl Walk<'_, '_> {
         if self.map.keep_runs && self.s.budget > 0 {
             self.map.runs.push((logical as u32, start, blocks));
         }
-        self.claim(start, blocks);
+        self.claim(start, blocks, goes_on);
     }
 
     fn node(&mut self, node: &ExtentNode<'_>, bytes: usize) {
@@ -142,9 +157,9 @@ impl Walk<'_, '_> {
     }
 
     fn child(&mut self, block: u64, logical: u32, depth: u16) {
-        self.map.blocks += 1;
+        self.map.blocks += u64::from(self.s.g.cluster_blocks());
         // A node is walked once, whatever points to it: so the walk ends.
-        if !self.claim(block, 1) {
+        if !self.claim(block, 1, false) {
             return;
         }
         let Some(mut bytes) = self.s.read(block) else { return };
@@ -191,8 +206,8 @@ impl Walk<'_, '_> {
             *logical += 1;
             return;
         }
-        self.map.blocks += 1;
-        if !self.claim(to.into(), 1) {
+        self.map.blocks += u64::from(self.s.g.cluster_blocks());
+        if !self.claim(to.into(), 1, false) {
             *logical += span;
             return;
         }

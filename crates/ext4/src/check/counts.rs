@@ -26,7 +26,7 @@ pub(super) fn pass(s: &mut State<'_>) {
     }
     let place = |field: &str| format!("super block, {field}");
     let totals = [
-        ("s_free_blocks_count", s.sb.free_blocks_count(), free_blocks),
+        ("s_free_blocks_count", s.sb.free_blocks_count(), free_blocks << s.g.cluster_bits),
         ("s_free_inodes_count", s.sb.free_inodes_count.get().into(), free_inodes),
     ];
     for (field, found, right) in totals {
@@ -91,9 +91,9 @@ fn padding(s: &mut State<'_>, bytes: &[u8], from: u32, group: u32, what: &str) {
     }
 }
 
-/// Checks a group's block bitmap; its free blocks.
+/// Checks a group's block bitmap; its free blocks, or clusters with bigalloc.
 fn blocks(s: &mut State<'_>, group: u32, desc: &GroupDesc) -> u64 {
-    let (start, count) = (s.g.group_start(group), s.g.blocks_in_group(group));
+    let (start, count) = s.group_clusters(group);
     let is_unwritten = s.sums.descriptors() && desc.has(GroupDesc::BLOCK_UNINIT);
     let bytes = if is_unwritten { None } else { s.read(desc.block_bitmap()) };
     let (mut free, mut wrong) = (u64::from(count), Differences::new());

@@ -176,7 +176,7 @@ fn sectors(s: &mut State<'_>, number: u32, i: &Inode, map_blocks: u64) {
     let has_huge = s.sb.has_ro_compat(ro_compat::HUGE_FILE);
     let unit = if has_huge && i.has(flag::HUGE_FILE) { spb } else { 1 };
     let raw = if has_huge { i.blocks_raw() } else { i.blocks_lo.get().into() };
-    let right = (map_blocks + attributes) * spb / unit;
+    let right = (map_blocks + (attributes << s.g.cluster_bits)) * spb / unit;
     if raw != right {
         s.add(Kind::InodeBlocks, place(number, "i_blocks"), raw, right);
     }

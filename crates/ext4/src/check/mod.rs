@@ -11,7 +11,7 @@
 //!             3. one damage may give several findings; a sound image gives none but harmless ones.
 //! Left out:   what [`not_checked`] says of an image; contents of the log;
 //!             `Unsupported`: inline data, attribute inodes, encryption, casefold, verity,
-//!             bigalloc, meta_bg.
+//!             meta_bg, bigalloc with blocks of 1 KiB.
 //! Source:     Linux Documentation/filesystems/ext4; what e2fsck 1.47.0 minds was found by trying
 //!             and from its messages. tests/damage/exceptions.rs lists where we differ on purpose.
 

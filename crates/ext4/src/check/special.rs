@@ -69,12 +69,13 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
         }
         let pointers = if extents { 0..0 } else { 0..12 };
         for p in pointers.map(|n| u64::from(i.pointer(n))).filter(|p| *p != 0) {
-            s.claimed.add(p);
+            let (cluster, _) = s.clusters(p, 1);
+            s.claimed.add(cluster);
             let first = u64::from(s.g.first_data_block);
             if (first..=first + u64::from(s.g.gdt_blocks)).contains(&p) {
                 let expected = "no block of the super block or the group descriptors";
                 s.add(Kind::BlockTwice, place("i_block"), p, expected);
-            } else if s.meta.has(p) {
+            } else if s.meta.has(cluster) {
                 let expected = "no bitmap and no block of an inode table: move it";
                 s.add(Kind::BlockTwice, place("i_block"), p, expected);
             } else if !s.g.holds(p, 1) {
@@ -231,7 +232,7 @@ fn resize(s: &mut State<'_>, i: &Inode) {
     } else {
         lists.check(s);
     }
-    let right = owned * u64::from(s.g.block_size.sectors());
+    let right = owned * u64::from(s.g.block_size.sectors()) << s.g.cluster_bits;
     if i.blocks_raw() != right {
         wrong(s, "i_blocks", i.blocks_raw(), right);
     }

@@ -55,9 +55,10 @@ pub(super) struct State<'a> {
     pub sums: Checksums,
     pub groups: Vec<GroupDesc>,
     pub report: Report,
-    /// Blocks of super blocks, descriptors, bitmaps and inode tables.
+    /// Clusters of super blocks, descriptors, bitmaps and inode tables. Here and below a cluster is
+    /// a block without bigalloc.
     pub meta: Bits,
-    /// All blocks that something owns.
+    /// All clusters that something owns.
     pub claimed: Bits,
     pub used: BTreeMap<u32, Used>,
     pub dirs: BTreeMap<u32, Dir>,
@@ -87,8 +88,8 @@ impl<'a> State<'a> {
             sums,
             groups: Vec::new(),
             report: report.clone(),
-            meta: Bits::new(g.blocks_count),
-            claimed: Bits::new(g.blocks_count),
+            meta: Bits::new(g.clusters_of(g.blocks_count)),
+            claimed: Bits::new(g.clusters_of(g.blocks_count)),
             used: BTreeMap::new(),
             dirs: BTreeMap::new(),
             xattr_blocks: BTreeMap::new(),
@@ -126,6 +127,19 @@ impl<'a> State<'a> {
         expected: impl ToString,
     ) {
         self.report.add_as(Severity::Harmless, kind, place, found, expected);
+    }
+
+    /// First cluster of `blocks` blocks from `start` on, and how many they are in.
+    pub(super) fn clusters(&self, start: u64, blocks: u64) -> (u64, u64) {
+        let bits = self.g.cluster_bits;
+        let last = start.saturating_add(blocks.max(1) - 1) >> bits;
+        (start >> bits, if blocks == 0 { 0 } else { last - (start >> bits) + 1 })
+    }
+
+    /// First cluster of a group, and how many it has.
+    pub(super) fn group_clusters(&self, group: u32) -> (u64, u32) {
+        let start = self.g.group_start(group) >> self.g.cluster_bits;
+        (start, self.g.clusters_in_group(group))
     }
 
     /// Are `blocks` blocks from `start` on the same in all images of the set?

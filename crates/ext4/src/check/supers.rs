@@ -20,8 +20,7 @@ const INCOMPAT_BEYOND_US: u32 = incompat::META_BG
     | incompat::INLINE_DATA
     | incompat::ENCRYPT
     | incompat::CASEFOLD;
-const RO_COMPAT_BEYOND_US: u32 =
-    ro_compat::BIGALLOC | ro_compat::VERITY | ro_compat::SHARED_BLOCKS | ro_compat::READONLY;
+const RO_COMPAT_BEYOND_US: u32 = ro_compat::VERITY | ro_compat::SHARED_BLOCKS | ro_compat::READONLY;
 /// Features that nobody implements.
 const INCOMPAT_NEVER: u32 = incompat::COMPRESSION | incompat::DIRDATA;
 const RO_COMPAT_NEVER: u32 = ro_compat::BTREE_DIR | ro_compat::REPLICA;
@@ -108,10 +107,14 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     let desc = sb.desc_size.get();
     let is_size = desc <= 1024 && (desc == 0 || desc.is_power_of_two());
     value("s_desc_size", is_size, desc.into(), "0 or a power of two up to 1024");
+    // With bigalloc the two are part of the geometry.
+    let is_big = sb.has_ro_compat(ro_compat::BIGALLOC);
     let log = sb.log_cluster_size.get();
-    value("s_log_cluster_size", log == sb.log_block_size.get(), log.into(), "s_log_block_size");
+    let is_right = is_big || log == sb.log_block_size.get();
+    value("s_log_cluster_size", is_right, log.into(), "s_log_block_size");
     let per = sb.clusters_per_group.get();
-    value("s_clusters_per_group", per == g.blocks_per_group, per.into(), "s_blocks_per_group");
+    let is_right = is_big || per == g.blocks_per_group;
+    value("s_clusters_per_group", is_right, per.into(), "s_blocks_per_group");
     let journal = sb.journal_inum.get();
     let has_journal = sb.has_compat(compat::HAS_JOURNAL);
     value("s_journal_inum", has_journal || journal == 0, journal.into(), "0 without has_journal");
@@ -227,11 +230,10 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
         return true;
     }
     let mut is_usable = true;
+    // Tables may share clusters, but no blocks.
+    let mut own = (s.g.cluster_bits > 0).then(|| Bits::new(s.g.blocks_count));
     for n in 0..s.g.groups {
-        let start = s.g.group_start(n);
-        let blocks = s.g.base_meta_blocks(n).into();
-        s.meta.add_run(start, blocks);
-        s.claimed.add_run(start, blocks);
+        take_meta(s, &mut own, s.g.group_start(n), s.g.base_meta_blocks(n).into());
         backup(s, n);
     }
     mmp(s);
@@ -255,8 +257,7 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
                 is_usable = false;
                 continue;
             }
-            s.meta.add_run(block, blocks);
-            if s.claimed.add_run(block, blocks).is_some() {
+            if take_meta(s, &mut own, block, blocks) {
                 let expected = "blocks with one owner";
                 s.add(Kind::GroupOverlap, format!("group {n}, {what}"), block, expected);
                 // Tables on each other would make a small image hold any number of inodes.
@@ -266,6 +267,15 @@ pub(super) fn tables(s: &mut State<'_>) -> bool {
         flags(s, n, desc);
     }
     is_usable
+}
+
+/// Claims blocks of metadata; is one of them another's already? `own`: the blocks of all metadata,
+/// with bigalloc.
+fn take_meta(s: &mut State<'_>, own: &mut Option<Bits>, start: u64, blocks: u64) -> bool {
+    let (first, clusters) = s.clusters(start, blocks);
+    s.meta.add_run(first, clusters);
+    let met = s.claimed.add_run(first, clusters);
+    own.as_mut().map_or(met, |own| own.add_run(start, blocks)).is_some()
 }
 
 /// What a descriptor says of what is unused.
@@ -308,8 +318,9 @@ fn mmp(s: &mut State<'_>) {
         s.add(Kind::SuperValue, "super block, s_mmp_block".to_owned(), block, expected);
         return;
     }
-    s.meta.add(block);
-    s.claimed.add(block);
+    let (cluster, _) = s.clusters(block, 1);
+    s.meta.add(cluster);
+    s.claimed.add(cluster);
     let Some(bytes) = s.read(block) else { return };
     let Some(mmp) = Mmp::load(&bytes) else { return };
     let place = |field: &str| format!("multiple-mount protection, block {block}, {field}");

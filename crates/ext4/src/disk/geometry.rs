@@ -4,6 +4,9 @@ use wp_base::{BlockSize, FsError, FsResult};
 
 use super::{SuperBlock, compat, incompat, index, ino, lo32, ro_compat};
 
+/// Largest cluster: `EXT4_MAX_CLUSTER_LOG_SIZE` (30), from 1 KiB on.
+pub(crate) const CLUSTER_LOG_MAX: u32 = 30 - 10;
+
 /// The layout of a file system, computed once and checked.
 ///
 /// Invariants: group numbers are below `groups`; every group but the last has `blocks_per_group`
@@ -18,6 +21,9 @@ pub struct Geometry {
     pub first_data_block: u32,
     /// Blocks in a group.
     pub blocks_per_group: u32,
+    /// Binary logarithm of the blocks of a cluster, the unit of the block bitmaps; 0 without
+    /// bigalloc (`s_cluster_bits`).
+    pub cluster_bits: u32,
     /// Inodes in a group.
     pub inodes_per_group: u32,
     /// Inodes of the file system.
@@ -67,9 +73,8 @@ pub struct InodeSlot {
 impl Geometry {
     /// Computes and checks the layout. `SuperBlock::verify` must have been called.
     ///
-    /// Errors: `Corrupt` if fields contradict each other; `Unsupported` for meta_bg, bigalloc, and
-    ///         blocks of
-    /// more than 4 KiB.
+    /// Errors: `Corrupt` if fields contradict each other; `Unsupported` for meta_bg, bigalloc with
+    ///         blocks of 1 KiB, and blocks of more than 4 KiB.
     pub fn from_super(sb: &SuperBlock) -> FsResult<Geometry> {
         Self::refuse_unsupported(sb)?;
         let wrong = |field, found: u64, expected: &str| {
@@ -90,11 +95,14 @@ impl Geometry {
             return wrong("s_first_data_block", first.into(), "1 with 1 KiB blocks, else 0");
         }
         let (blocks, per_group) = (sb.blocks_count(), sb.blocks_per_group.get());
-        if per_group < 256 || per_group > bits || per_group % 8 != 0 {
+        let cluster_bits = Self::cluster_bits_of(sb)?;
+        let clusters = per_group >> cluster_bits;
+        let is_whole = per_group.is_multiple_of(8 << cluster_bits);
+        if per_group < 256 || clusters > bits || !is_whole {
             return wrong(
                 "s_blocks_per_group",
                 per_group.into(),
-                "a multiple of 8 from 256 to a block's bits",
+                "a multiple of 8 clusters, 256 blocks or more, at most a block's bits in clusters",
             );
         }
         if blocks <= u64::from(first) {
@@ -153,6 +161,7 @@ impl Geometry {
             blocks_count: blocks,
             first_data_block: first,
             blocks_per_group: per_group,
+            cluster_bits,
             inodes_per_group,
             inodes_count: sb.inodes_count.get(),
             groups,
@@ -177,10 +186,74 @@ impl Geometry {
         if sb.has_incompat(incompat::META_BG) {
             return Err(FsError::Unsupported("ext4 with meta_bg".to_owned()));
         }
-        if sb.has_ro_compat(ro_compat::BIGALLOC) {
-            return Err(FsError::Unsupported("ext4 with bigalloc".to_owned()));
-        }
         Ok(())
+    }
+
+    /// [`Geometry::cluster_bits`] of a super block (`ext4_handle_clustersize`).
+    fn cluster_bits_of(sb: &SuperBlock) -> FsResult<u32> {
+        if !sb.has_ro_compat(ro_compat::BIGALLOC) {
+            return Ok(0);
+        }
+        if !sb.has_incompat(incompat::EXTENTS) {
+            let what = "bigalloc without extent: no kernel mounts it";
+            return Err(FsError::Unsupported(what.to_owned()));
+        }
+        if sb.log_block_size.get() == 0 {
+            return Err(FsError::Unsupported("ext4 with bigalloc and blocks of 1 KiB".to_owned()));
+        }
+        let (block, cluster) = (sb.log_block_size.get(), sb.log_cluster_size.get());
+        let bits = cluster.checked_sub(block).filter(|_| cluster <= CLUSTER_LOG_MAX);
+        let Some(bits) = bits else {
+            let expected = format!("{block}, as s_log_block_size, to {CLUSTER_LOG_MAX}");
+            let at = SuperBlock::AT;
+            let structure = "ext4 super block";
+            let c = FsError::corrupt(structure, "s_log_cluster_size", at, cluster.into(), expected);
+            return Err(c);
+        };
+        let (blocks, clusters) = (sb.blocks_per_group.get(), sb.clusters_per_group.get());
+        if u64::from(clusters) << bits != u64::from(blocks) {
+            let (found, expected) = (clusters.into(), format!("{} clusters", blocks >> bits));
+            let structure = "ext4 super block";
+            let at = SuperBlock::AT;
+            return Err(FsError::corrupt(structure, "s_clusters_per_group", at, found, expected));
+        }
+        Ok(bits)
+    }
+
+    /// Blocks of a cluster; 1 without bigalloc.
+    pub fn cluster_blocks(&self) -> u32 {
+        1 << self.cluster_bits
+    }
+
+    /// Bytes of a cluster; of a block without bigalloc.
+    pub fn cluster_bytes(&self) -> u32 {
+        self.block_size.bytes() << self.cluster_bits
+    }
+
+    /// Clusters in a group; the last one may have fewer (`num_clusters_in_group`).
+    pub fn clusters_in_group(&self, group: u32) -> u32 {
+        self.blocks_in_group(group).div_ceil(self.cluster_blocks())
+    }
+
+    /// Group of a block, and the bit of its cluster in the block bitmap. `None` for a block outside
+    /// all groups.
+    pub fn locate_cluster(&self, block: u64) -> Option<(u32, u32)> {
+        self.locate_block(block).map(|(group, n)| (group, n >> self.cluster_bits))
+    }
+
+    /// First block of the cluster that bit `bit` of a group's bitmap stands for.
+    pub fn cluster_start(&self, group: u32, bit: u32) -> u64 {
+        self.group_start(group) + (u64::from(bit) << self.cluster_bits)
+    }
+
+    /// First block of the cluster of `block`, logical or on the device: both count from 0.
+    pub fn cluster_floor(&self, block: u64) -> u64 {
+        block >> self.cluster_bits << self.cluster_bits
+    }
+
+    /// Clusters that `blocks` blocks from the start of a cluster need (`EXT4_NUM_B2C`).
+    pub fn clusters_of(&self, blocks: u64) -> u64 {
+        blocks.div_ceil(self.cluster_blocks().into())
     }
 
     /// First block of a group.
@@ -194,7 +267,8 @@ impl Geometry {
         if left < u64::from(self.blocks_per_group) { lo32(left) } else { self.blocks_per_group }
     }
 
-    /// Group of a block and its bit in the block bitmap. `None` for a block outside all groups.
+    /// Group of a block and its number in it; without bigalloc that is its bit in the block bitmap.
+    /// `None` for a block outside all groups.
     pub fn locate_block(&self, block: u64) -> Option<(u32, u32)> {
         if block >= self.blocks_count {
             return None;
@@ -251,7 +325,7 @@ impl Geometry {
 
     /// Bytes of a bitmap of blocks that count for its checksum.
     pub fn block_bitmap_bytes(&self) -> usize {
-        index(self.blocks_per_group / 8)
+        index((self.blocks_per_group >> self.cluster_bits) / 8)
     }
 
     /// Bytes of a bitmap of inodes that count for its checksum.

@@ -9,7 +9,7 @@
 //!                on bytes from an image. Writers take buffers that they own and assert their
 //!                sizes.
 //!             3. no other module does arithmetic on offsets inside these structures.
-//! Left out:   bigalloc clusters, meta_bg and encryption: [`Geometry::from_super`] refuses the
+//! Left out:   meta_bg and encryption: [`Geometry::from_super`] refuses the
 //!             first two.
 //! Source:     Linux Documentation/filesystems/ext4; field names are the kernel's, without prefix.
 

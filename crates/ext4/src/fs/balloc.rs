@@ -40,7 +40,8 @@ pub(super) struct Groups {
     joins: Cell<u64>,
     /// Where a directory's last inode went (`i_last_alloc_group`).
     pub(super) last_inode_group: RefCell<BTreeMap<u32, u32>>,
-    /// Free blocks over all groups, as the descriptors say.
+    /// Free clusters over all groups, as the descriptors say; blocks without bigalloc, here and
+    /// below.
     pub free_blocks: Cell<u64>,
     /// Free inodes over all groups.
     pub free_inodes: Cell<u64>,
@@ -229,20 +230,22 @@ impl Ext4 {
         bytes.fill(0);
         let start = self.geo.group_start(group);
         let blocks = self.geo.blocks_in_group(group);
+        let shift = self.geo.cluster_bits;
         let bits = bytes.len() as u32 * 8;
         let mut set = |bit: u32| bytes[bit as usize / 8] |= 1 << (bit % 8);
-        (0..self.geo.base_meta_blocks(group)).for_each(&mut set);
+        let copies = self.geo.clusters_of(self.geo.base_meta_blocks(group).into());
+        (0..copies as u32).for_each(&mut set);
         let d = self.group_desc(group);
         let table = d.inode_table();
         let own = [(d.block_bitmap(), 1), (d.inode_bitmap(), 1), (table, self.geo.itable_blocks)];
         for (first, len) in own {
             for b in first..first + u64::from(len) {
                 if b >= start && b < start + u64::from(blocks) {
-                    set((b - start) as u32);
+                    set((b - start) as u32 >> shift);
                 }
             }
         }
-        (blocks..bits).for_each(set);
+        (self.geo.clusters_in_group(group)..bits).for_each(set);
     }
 
     pub(super) fn load_group(&self, group: u32) -> MaybeReady<'_, FsResult<()>> {
@@ -258,7 +261,7 @@ impl Ext4 {
             return Ok(());
         }
         let b = soon!(self.block_bitmap(group))?;
-        let blocks = self.geo.blocks_in_group(group);
+        let blocks = self.geo.clusters_in_group(group);
         let bits = b.with(|bytes| Bits::from_bytes(bytes, blocks, self.bs().bits() + 1));
         // Nothing of this group was taken or returned before it was loaded, so the two must agree
         // (`ext4_mb_generate_buddy`).
@@ -280,11 +283,11 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Blocks that may still be promised to delayed writes.
+    /// Clusters that may still be promised to delayed writes; blocks without bigalloc.
     pub(super) fn free_for_delay(&self) -> u64 {
         // `s_resv_clusters`: 2 % or 4096 blocks, so that writeback never fails for want of a tree
         // block.
-        let spare = (self.geo.blocks_count / 50).min(4096);
+        let spare = ((self.geo.blocks_count >> self.geo.cluster_bits) / 50).min(4096);
         self.groups.free_blocks.get().saturating_sub(self.reserved_blocks.get() + spare)
     }
 
@@ -314,9 +317,9 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Gives blocks back that were busy in memory only.
+    /// Gives `len` clusters from block `start` on back that were busy in memory only.
     pub(super) fn free_in_memory(&self, start: u64, len: u32) {
-        let (group, bit) = self.geo.locate_block(start).expect("it was chosen from a group");
+        let (group, bit) = self.geo.locate_cluster(start).expect("it was chosen from a group");
         self.groups.mark(group, bit, len, false);
     }
 
@@ -336,7 +339,8 @@ impl Ext4 {
         if group < self.geo.groups { self.geo.group_start(group) } else { u64::MAX }
     }
 
-    /// Takes blocks and records that in the handle. Returns (first block, count).
+    /// Takes clusters (blocks without bigalloc) and records that in the handle. Returns (first
+    /// block, how many clusters).
     ///
     /// Waits: for bitmaps, for the journal. Errors: `NoSpace`.
     pub(super) async fn take_blocks(&self, h: &Handle, rq: &Request<'_>) -> FsResult<(u64, u32)> {
@@ -360,9 +364,10 @@ impl Ext4 {
         }
     }
 
-    /// Records in bitmap and descriptor that blocks are taken or free.
+    /// Records in bitmap and descriptor that `len` clusters from block `start` on are taken or free.
     async fn record(&self, h: &Handle, start: u64, len: u32, taken: bool) -> FsResult<()> {
-        let (group, bit) = self.geo.locate_block(start).ok_or(FsError::Invalid("block number"))?;
+        let (group, bit) =
+            self.geo.locate_cluster(start).ok_or(FsError::Invalid("block number"))?;
         let buf = soon!(self.block_bitmap(group))?;
         soon!(h.get_write_access(&buf))?;
         let wrong = buf.with(|bytes| {
@@ -373,7 +378,7 @@ impl Ext4 {
                 "ext4 block bitmap",
                 "bit",
                 buf.block() * u64::from(self.bs().bytes()),
-                start + u64::from(b - bit),
+                self.geo.cluster_start(group, b),
                 if taken { "a free block" } else { "a block in use" },
             ));
         }
@@ -437,7 +442,8 @@ impl Ext4 {
         })
     }
 
-    /// Returns blocks. They can be given out again once this transaction is durable.
+    /// Returns blocks, and with bigalloc all of the clusters that they are in. They can be given out
+    /// again once this transaction is durable.
     ///
     /// `metadata`: they were logged as metadata, so the journal must not replay over their next
     /// owner.
@@ -457,13 +463,15 @@ impl Ext4 {
                 "blocks of this file system",
             ));
         }
-        let mut at = start;
         let end = start + u64::from(len);
+        let mut at = self.geo.cluster_floor(start);
         while at < end {
-            let (group, bit) = self.geo.locate_block(at).expect("the range was checked");
-            let n = u64::from(self.geo.blocks_in_group(group) - bit).min(end - at) as u32;
+            let (group, bit) = self.geo.locate_cluster(at).expect("the range was checked");
+            let room = u64::from(self.geo.clusters_in_group(group) - bit);
+            let n = room.min(self.geo.clusters_of(end - at)) as u32;
+            let blocks = u64::from(n) << self.geo.cluster_bits;
             if metadata && crate::site::FORGET.on() {
-                for block in at..at + u64::from(n) {
+                for block in at..at + blocks {
                     self.forget_block(h, block).await?;
                 }
             }
@@ -471,7 +479,7 @@ impl Ext4 {
             self.record(h, at, n, false).await?;
             let groups = &self.groups;
             groups.pending.set(groups.pending.get() + u64::from(n));
-            at += u64::from(n);
+            at += blocks;
             let at_once = !metadata && self.opts.data == DataMode::Writeback;
             if self.discard_later(h.tid(), (group, bit, n), at_once).await {
                 continue;

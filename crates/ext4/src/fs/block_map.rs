@@ -71,6 +71,9 @@ impl Ext4 {
         soon!(self.fast_settled(inode));
         let run = if inode.has(flag::EXTENTS) {
             self.extent_allocate(h, inode, logical, want, promised, fill).await?
+        } else if self.geo.cluster_bits > 0 {
+            let what = "bigalloc and a file without extents: Linux maps no blocks of it";
+            return Err(FsError::Unsupported(what.into()));
         } else if fill == Fill::Written {
             Box::pin(self.indirect_allocate(h, inode, logical, want, promised)).await?
         } else {

@@ -463,17 +463,23 @@ impl Ext4 {
         }
         let _map = inode.map_lock.try_lock()?;
         match self.root_lookup(inode, u32::try_from(b.block()).ok()?) {
-            Ok(found) => Some(self.promise(inode, b, found?)),
+            // What the rest of the cluster has, takes a look that may wait.
+            Ok(found) => match found? {
+                Err(_) if self.geo.cluster_bits > 0 => None,
+                found => Some(self.promise(inode, b, found, false)),
+            },
             Err(e) => Some(Err(e)),
         }
     }
 
-    /// The same for a block of which the map says `found`. The caller holds the map.
+    /// The same for a block of which the map says `found`; `placed`: another block of its cluster has
+    /// a place. The caller holds the map.
     pub(super) fn promise(
         &self,
         inode: &Inode,
         b: &Buffer,
         found: Result<Run, u64>,
+        placed: bool,
     ) -> FsResult<()> {
         if let Ok(run) = found {
             b.map_to(run.phys);
@@ -484,14 +490,7 @@ impl Ext4 {
             }
             return Ok(());
         }
-        // What is promised to other blocks is not there to be taken, by either kind of write.
-        if self.free_for_delay() == 0 && !b.flag(BufFlag::Delay) {
-            return Err(FsError::NoSpace);
-        }
-        b.set(BufFlag::Delay);
-        inode.reserved.set(inode.reserved.get() + 1);
-        self.reserved_blocks.set(self.reserved_blocks.get() + 1);
-        Ok(())
+        if self.delay(inode, b, placed) { Ok(()) } else { Err(FsError::NoSpace) }
     }
 
     /// Gives the block a place, or a promise of one. `true`: it was allocated now.
@@ -504,8 +503,11 @@ impl Ext4 {
     ) -> FsResult<bool> {
         let map = inode.map_lock.lock().await;
         let found = soon!(self.lookup(inode, b.block()))?;
+        let placed = self.geo.cluster_bits > 0
+            && found.is_err()
+            && Box::pin(self.cluster_has_place(inode, b.block())).await?;
         if delay {
-            return self.promise(inode, b, found).map(|()| false);
+            return self.promise(inode, b, found, placed).map(|()| false);
         }
         let h = h.expect(ALLOCATES);
         if let Ok(run) = found {
@@ -522,14 +524,12 @@ impl Ext4 {
             b.clear(BufFlag::Unwritten);
             return Ok(true);
         }
-        if self.free_for_delay() == 0 && !b.flag(BufFlag::Delay) {
+        if self.free_for_delay() == 0 && !b.flag(BufFlag::Delay) && !placed {
             return Err(FsError::NoSpace);
         }
         let run = self.allocate(h, inode, b.block(), 1, true).await?;
         drop(map);
-        if b.clear(BufFlag::Delay) {
-            self.unreserve(inode, 1);
-        }
+        self.undelay(inode, b);
         b.map_to(run.phys);
         b.set(BufFlag::New);
         Ok(true)

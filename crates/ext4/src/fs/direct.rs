@@ -34,10 +34,10 @@ use crate::site;
 const MAP_BLOCKS: u64 = 4096;
 
 /// One mapped piece of a write.
-struct Piece {
-    run: Run,
+pub(super) struct Piece {
+    pub run: Run,
     /// Allocated or unwritten: what the data does not cover of its blocks must be zeroes.
-    fresh: bool,
+    pub fresh: bool,
 }
 
 /// A write of which all bios are on their way.
@@ -381,7 +381,12 @@ impl Ext4 {
         let mut failed = Ok(());
         let plug = self.bdev.queue().plug();
         while at < end {
-            let piece = match self.map_piece(inode, at, end).await {
+            let untorn = how.has(Flags::ATOMIC) && self.opts.era.untorn_by_clusters;
+            let mapped = match untorn {
+                true => Box::pin(self.map_untorn(inode, at, end)).await,
+                false => self.map_piece(inode, at, end).await,
+            };
+            let piece = match mapped {
                 Ok(piece) => piece,
                 Err(e) => {
                     failed = Err(e);
@@ -459,7 +464,11 @@ impl Ext4 {
         }
         failed?;
         if unwritten && site::DIRECT_CONVERT.on() {
-            Box::pin(self.convert_range(inode, offset / bs, end.div_ceil(bs))).await?;
+            let (from, to) = (offset / bs, end.div_ceil(bs));
+            match io.is_untorn() && self.opts.era.untorn_by_clusters {
+                true => Box::pin(self.convert_whole(inode, from, to)).await?,
+                false => Box::pin(self.convert_range(inode, from, to)).await?,
+            }
         }
         Ok(fua)
     }
@@ -502,7 +511,7 @@ impl Ext4 {
         }
     }
 
-    async fn map_in_handle(
+    pub(super) async fn map_in_handle(
         self: &Rc<Self>,
         h: &wp_jbd2::Handle,
         inode: &Rc<Inode>,
@@ -535,7 +544,7 @@ impl Ext4 {
                 Ok(Piece { run, fresh: true })
             }
             Err(hole) => {
-                let free = self.free_for_delay();
+                let free = u64::from(self.blocks_in(self.free_for_delay()));
                 let want = hole.min(last - block).min(free.max(1)) as u32;
                 let written = beyond || !site::DIRECT_UNWRITTEN.on();
                 let fill = if written { Fill::Written } else { Fill::BeforeIo };

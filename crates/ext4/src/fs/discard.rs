@@ -217,9 +217,10 @@ impl Ext4 {
     }
 
     fn discard_bio(&self, f: Freed) -> Bio {
-        let block = self.geo.group_start(f.group) + u64::from(f.start);
+        let block = self.geo.cluster_start(f.group, f.start);
         let per = self.bs().sectors();
-        Bio::discard(Sector(block * u64::from(per)), f.count * per, Flags::SYNC)
+        let count = f.count << self.geo.cluster_bits;
+        Bio::discard(Sector(block * u64::from(per)), count * per, Flags::SYNC)
     }
 
     /// `ext4_issue_discard`. An error tells that the device cannot discard, or did not: it holds
@@ -228,12 +229,12 @@ impl Ext4 {
         let _done = self.bdev.queue().submit_wait(self.discard_bio(f)).await;
     }
 
-    /// Discards what is free of `range`, in pieces of `least` blocks or more; nobody gets a piece
-    /// while it is discarded. Returns how many blocks. Source: `ext4_try_to_trim_range`.
+    /// Discards what is free of `range`, in pieces of `least` clusters or more; nobody gets a piece
+    /// while it is discarded. Returns how many clusters. Source: `ext4_try_to_trim_range`.
     async fn trim(&self, range: Freed, least: u32) -> u32 {
         let (group, end, mut start) = (range.group, range.end(), range.start);
-        let blocks = self.geo.blocks_in_group(group);
-        let beyond = self.opts.era.trims_beyond();
+        let blocks = self.geo.clusters_in_group(group);
+        let beyond = self.opts.era.trims_beyond;
         let (mut done, mut seen, mut to_end) = (0, 0, range.start == 0 && end >= blocks - 1);
         loop {
             let run = self.groups.with(group, |bits| {
@@ -281,21 +282,22 @@ impl Ext4 {
             return Err(FsError::ReadOnly);
         }
         let block = u64::from(self.bs().bytes());
-        let group = self.geo.blocks_in_group(0);
+        let group = self.geo.clusters_in_group(0);
+        let clusters = |bytes: u64| self.geo.clusters_of(bytes / block);
         let (first, all) = (start / block, self.geo.blocks_count);
-        if least / block > u64::from(group) || first >= all || len < block {
+        if clusters(least) > u64::from(group) || first >= all || len < block {
             return Err(FsError::Invalid("fstrim: range of bytes"));
         }
         let unit = u64::from(limits.discard_granularity_sectors) * wp_base::SECTOR_BYTES;
         // More than 32 bits count is more than a group has.
-        let least = u32::try_from(least.max(unit) / block).unwrap_or(u32::MAX);
+        let least = u32::try_from(clusters(least.max(unit))).unwrap_or(u32::MAX);
         let last = first.saturating_add(len / block - 1).min(all - 1);
         let begin = u64::from(self.geo.first_data_block);
         if least > group || last <= begin {
             return Ok(0);
         }
         let at =
-            |n: u64| self.geo.locate_block(n).ok_or(FsError::Invalid("fstrim: range of bytes"));
+            |n: u64| self.geo.locate_cluster(n).ok_or(FsError::Invalid("fstrim: range of bytes"));
         let ((first_group, first_bit), (last_group, last_bit)) = (at(first.max(begin))?, at(last)?);
         let mut done = 0;
         for group in first_group..=last_group {
@@ -312,9 +314,10 @@ impl Ext4 {
                 continue;
             }
             let from = if group == first_group { first_bit } else { 0 };
-            let end = if group == last_group { last_bit + 1 } else { blocks };
+            let end =
+                if group == last_group { last_bit + 1 } else { self.geo.clusters_in_group(group) };
             let range = Freed { group, start: from, count: end.saturating_sub(from) };
-            done += u64::from(self.trim(range, least.max(1)).await);
+            done += u64::from(self.trim(range, least.max(1)).await) << self.geo.cluster_bits;
         }
         self.discards.last_least.set(least);
         self.table_trims_done().await;

@@ -123,6 +123,10 @@ policies! { FileSystem:
     has_untorn_writes = "ext4: Support setting FMODE_CAN_ATOMIC_WRITE",
         Some(Version(6, 13, 0)), None,
         "pwritev2 with RWF_ATOMIC writes one block past the cache, where the drive keeps it whole; before, EOPNOTSUPP";
+    /// Untorn writes can be as long as a cluster.
+    untorn_by_clusters = "07d5172c26a9 ext4: Add multi-fsblock atomic write support with bigalloc",
+        Some(Version(6, 16, 0)), None,
+        "with bigalloc an untorn write has up to a cluster; a range that is neither all written nor one hole or unwritten extent is zeroed, and that committed, before the data goes";
     /// Removed directory entries are zeroed.
     wipes_dirents = "ext4: wipe ext4_dir_entry2 upon file deletion",
         Some(Version(5, 13, 0)), None,

@@ -13,6 +13,7 @@ use wp_jbd2::Handle;
 use wp_rt::soon;
 use zerocopy::IntoBytes;
 
+use super::clusters::Gone;
 use super::inode::Inode;
 use super::mballoc::{Purpose, Request};
 use super::mount::Ext4;
@@ -25,8 +26,10 @@ pub(super) const GROUPS_PER_CUT: usize = 16;
 
 /// Blocks of metadata that one step of a cut may return: each takes a revoke credit.
 pub(super) const METADATA_PER_CUT: u32 = 512;
-/// Revoke credits of a handle for one step of a cut: its blocks and a path of nodes.
-pub(super) const REVOKES_CUT: u32 = METADATA_PER_CUT + 8;
+/// Extents that one step of a cut takes at most.
+const PIECES_PER_CUT: usize = 64;
+/// Nodes that it may free.
+const NODES_PER_CUT: u32 = 8;
 
 /// A run of mapped blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,6 +162,13 @@ impl Inode {
 }
 
 impl Ext4 {
+    /// Revoke credits of a handle for one step of a cut: its blocks and a path of nodes; with
+    /// bigalloc the rest of the clusters at both ends of each extent, too.
+    pub(super) fn revokes_of_cut(&self) -> u32 {
+        let ends = if self.geo.cluster_bits == 0 { 0 } else { 2 * PIECES_PER_CUT as u32 };
+        METADATA_PER_CUT + self.revokes(NODES_PER_CUT + ends)
+    }
+
     fn load_node(
         &self,
         inode: &Inode,
@@ -353,14 +363,30 @@ impl Ext4 {
         };
         let want = want.min(longest(unwritten));
         let goal = self.goal(inode, &path, l);
-        let rq = Request { inode, purpose, logical, goal, want, left, right, promised };
-        let (phys, len) = self.take_blocks(h, &rq).await?;
+        let is_big = self.geo.cluster_bits > 0;
+        let had = if is_big { self.implied(logical, want, [left, right]) } else { None };
+        let (phys, len, taken) = match had {
+            Some((phys, len)) => (phys, len, None),
+            None => {
+                // A cluster that blocks behind have already is theirs (`ext4_ext_check_overlap`).
+                let room = right.map_or(u64::MAX, |(r, _)| self.geo.cluster_floor(r) - logical);
+                let want = u64::from(want).min(room) as u32;
+                let skip = logical - self.geo.cluster_floor(logical);
+                // The kernel's number wraps, too.
+                let (goal, logical) = (goal.wrapping_sub(skip), logical - skip);
+                let n = self.geo.clusters_of(skip + u64::from(want)) as u32;
+                let rq = Request { inode, purpose, logical, goal, want: n, left, right, promised };
+                let (start, n) = self.take_blocks(h, &rq).await?;
+                let len = u64::from(self.blocks_in(n.into())) - skip;
+                (start + skip, len.min(want.into()) as u32, Some((start, n)))
+            }
+        };
         if !inode.is_dir() {
             self.forget_aliases(phys, len).await;
         }
-        let sectors = self.bs().sectors();
+        let clusters = taken.map_or(0, |(_, n)| n);
         let new = Extent::new(l, phys, len, unwritten);
-        inode.add_blocks(i64::from(len), sectors)?;
+        self.count_clusters(inode, clusters.into())?;
         let merge = fill != Fill::BeforeIo;
         // A tree of the root alone is stored with its inode.
         let with_inode = path.len() == 1;
@@ -374,13 +400,18 @@ impl Ext4 {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
             self.discard_prealloc(inode);
-            inode.add_blocks(-i64::from(len), sectors)?;
-            Box::pin(self.return_blocks(h, phys, len, false)).await?;
+            if let Some((start, n)) = taken {
+                self.count_clusters(inode, -i64::from(n))?;
+                Box::pin(self.return_blocks(h, start, self.blocks_in(n.into()), false)).await?;
+            }
             soon!(self.write_inode(h, inode))?;
             return Err(e);
         }
         if !with_inode {
             soon!(self.write_inode(h, inode))?;
+        }
+        if is_big {
+            self.claim_clusters(inode, logical, clusters);
         }
         // Unwritten blocks are for their conversion, or for fallocate, to count.
         if !unwritten && site::ALLOC_TID.on() {
@@ -435,13 +466,14 @@ impl Ext4 {
         let block = only.leaf();
         let buf = self.bdev.read(block).await?;
         let leaf = self.load_node(inode, Some(buf), Some(0))?.leaf;
-        if leaf.len() > usize::from(root.header.entries_max.get()) || !h.extend_with(2, 1) {
+        let fits = leaf.len() <= usize::from(root.header.entries_max.get());
+        if !fits || !h.extend_with(2, self.revokes(1)) {
             return Ok(());
         }
         root.header.depth = 0.into();
         root.inner.clear();
         root.leaf = leaf;
-        inode.add_blocks(-1, self.bs().sectors())?;
+        self.count_clusters(inode, -1)?;
         self.store_node(h, inode, &mut root).await?;
         self.return_blocks(h, block, 1, true).await
     }
@@ -537,7 +569,7 @@ impl Ext4 {
         goal: u64,
     ) -> FsResult<Rc<Buffer>> {
         let (block, _) = self.take_blocks(h, &Request::meta(inode, goal)).await?;
-        inode.add_blocks(1, self.bs().sectors())?;
+        self.count_clusters(inode, 1)?;
         let buf = self.bdev.get(block);
         h.get_create_access(&buf).await?;
         buf.with_mut(|b| b.fill(0));
@@ -652,9 +684,8 @@ impl Ext4 {
         metadata: bool,
     ) -> FsResult<bool> {
         let mut path = self.path(inode, u32::MAX - 1).await?;
-        let sectors = self.bs().sectors();
         let leaf = path.last_mut().expect("a path has a leaf");
-        let mut freed: Vec<(u64, u32)> = Vec::new();
+        let mut freed: Vec<Gone> = Vec::new();
         let mut groups: Vec<u32> = Vec::new();
         let mut room = if metadata { METADATA_PER_CUT } else { u32::MAX };
         let mut more_here = false;
@@ -665,7 +696,10 @@ impl Ext4 {
             // One step must fit the handle: a bitmap and perhaps a descriptor block a group.
             let group = self.geo.locate_block(e.start()).map_or(0, |(g, _)| g);
             let new_group = !groups.contains(&group);
-            if freed.len() >= 64 || room == 0 || (new_group && groups.len() >= GROUPS_PER_CUT) {
+            if freed.len() >= PIECES_PER_CUT
+                || room == 0
+                || (new_group && groups.len() >= GROUPS_PER_CUT)
+            {
                 more_here = true;
                 break;
             }
@@ -678,7 +712,8 @@ impl Ext4 {
             let keep = keep.max(e.blocks().saturating_sub(room));
             more_here |= keep > wanted;
             room = room.saturating_sub(e.blocks() - keep);
-            freed.push((e.start() + u64::from(keep), e.blocks() - keep));
+            let logical = u64::from(e.logical()) + u64::from(keep);
+            freed.push((logical, e.start() + u64::from(keep), e.blocks() - keep));
             leaf.leaf.pop();
             if keep > 0 {
                 leaf.leaf.push(Extent::new(e.logical(), e.start(), keep, e.is_unwritten()));
@@ -686,9 +721,8 @@ impl Ext4 {
             }
         }
         let cut_to_nothing = leaf.leaf.is_empty();
-        for (start, len) in &freed {
-            inode.add_blocks(-i64::from(*len), sectors)?;
-            self.return_blocks(h, *start, *len, metadata).await?;
+        for piece in &freed {
+            self.return_piece(h, inode, *piece, (metadata, false)).await?;
         }
         // Each step is a whole change: a crash between two must find what the inode owns counted.
         if !freed.is_empty() && !cut_to_nothing && path.len() > 1 {
@@ -722,7 +756,7 @@ impl Ext4 {
                 return Ok(false);
             }
             let block = node.buf.as_ref().expect("only the root is without a block").block();
-            inode.add_blocks(-1, sectors)?;
+            self.count_clusters(inode, -1)?;
             self.return_blocks(h, block, 1, true).await?;
             let parent = path.last_mut().expect("the root is there");
             parent.inner.remove(parent.pos);

@@ -21,6 +21,7 @@ const RO_COMPAT_WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::DIR_NLINK
     | ro_compat::EXTRA_ISIZE
     | ro_compat::METADATA_CSUM
+    | ro_compat::BIGALLOC
     | ro_compat::ORPHAN_PRESENT;
 
 /// Can an image with these features be written? Errors: `Unsupported`, with the features' names.
@@ -41,6 +42,10 @@ pub(super) fn check(sb: &SuperBlock) -> FsResult<()> {
             "mounting an ext4 read-write with ro_compat feature {}: this build cannot write it",
             feature::names(unknown, ro_compat::NAMES)
         )));
+    }
+    if sb.has_ro_compat(ro_compat::BIGALLOC) && sb.has_compat(compat::FAST_COMMIT) {
+        let what = "mounting an ext4 with bigalloc and fast_commit: one of the two only";
+        return Err(FsError::Unsupported(what.to_owned()));
     }
     // `ext4_feature_set_ok` says the same of an orphan file that nobody announced.
     if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) && !sb.has_compat(compat::ORPHAN_FILE) {

@@ -1,7 +1,7 @@
 //! Inodes in memory, and their way to and from the inode table.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use wp_base::live::{Kind, Tally};
@@ -13,6 +13,7 @@ use wp_rt::{Lock, MaybeReady, WaitQueue, soon};
 use wp_vfs::{Attr, FileType, TimeSpec};
 use zerocopy::little_endian::U32;
 
+use super::clusters::Delayed;
 use super::fast_commit::Tracked;
 use super::mount::Ext4;
 use crate::disk::{self, InodeExtra, InodeSlot, Stamp, inode::flag, ro_compat};
@@ -51,12 +52,15 @@ pub(super) struct Inode {
     pub size: Cell<u64>,
     /// `i_disksize`: what the inode table says, behind `size` while data waits for allocation.
     pub disksize: Cell<u64>,
-    /// Blocks reserved for delayed allocation.
+    /// Clusters reserved for delayed allocation; blocks without bigalloc.
     pub reserved: Cell<u64>,
+    cluster_bits: u32,
     pub map: Rc<Mapping>,
     pub jinode: RefCell<Option<Rc<JournalInode>>>,
     /// `i_mutex`.
     pub lock: Lock<()>,
+    /// Clusters with delayed blocks; kept with bigalloc only.
+    pub delayed: RefCell<BTreeMap<u64, Delayed>>,
     /// `i_data_sem`: the block map.
     pub map_lock: Lock<()>,
     pub sync_tid: Cell<u32>,
@@ -200,7 +204,7 @@ impl Inode {
             gid: d.gid(),
             size: self.size.get(),
             blocks_512: d.sectors(sectors_per_block)
-                + self.reserved.get() * u64::from(sectors_per_block),
+                + (self.reserved.get() << self.cluster_bits) * u64::from(sectors_per_block),
             device: d.device(),
             atime: time_of(Stamp::decode(d.atime, e.atime_extra)),
             mtime: time_of(Stamp::decode(d.mtime, e.mtime_extra)),
@@ -339,6 +343,8 @@ impl Ext4 {
             blocks_met: RefCell::default(),
             put: Cell::new(Put::AtOnce),
             reserved: Cell::new(0),
+            delayed: RefCell::default(),
+            cluster_bits: self.geo.cluster_bits,
             map: Mapping::new(&self.rt, "file", self.bs().bytes(), &self.wb),
             jinode: RefCell::new(None),
             lock: Lock::new(&self.rt, "i_mutex", ()),

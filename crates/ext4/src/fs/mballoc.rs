@@ -4,7 +4,8 @@
 //!             good size (normalisation) -> the search. What is found beyond the request is set
 //!             aside.
 //! Invariants: blocks are taken in memory before anything waits, so two tasks never get the same.
-//! Left out:   stripes (`s_stripe`), clusters (bigalloc).
+//! Units:      clusters, which are blocks without bigalloc; logical blocks are blocks.
+//! Left out:   stripes (`s_stripe`).
 //! Source:     Linux `fs/ext4/mballoc.c` (`ext4_mb_new_blocks`, `ext4_mb_normalize_request`).
 
 use wp_base::FsResult;
@@ -18,6 +19,8 @@ use super::search::Criteria;
 const STREAM_REQUEST: u64 = 16;
 /// Blocks set aside at a time for small files (`s_mb_group_prealloc`).
 const GROUP_PREALLOC: u32 = 512;
+/// The least of that in clusters (`ext4_mb_init`).
+const GROUP_PREALLOC_LEAST: u32 = 32;
 /// Groups in a flex group from which on its first is left to metadata
 /// (`EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`).
 pub(super) const FLEX_SIZE_DIRS: u32 = 4;
@@ -39,11 +42,11 @@ pub(super) enum Purpose {
 pub(super) struct Request<'a> {
     pub inode: &'a Inode,
     pub purpose: Purpose,
-    /// First logical block; for data.
+    /// First logical block, the first of a cluster; for data.
     pub logical: u64,
     /// Preferred first block.
     pub goal: u64,
-    /// Blocks wanted; fewer may be given.
+    /// Clusters wanted; fewer may be given.
     pub want: u32,
     /// The last block before `logical` that has a place: (logical, place).
     pub left: Option<(u64, u64)>,
@@ -70,7 +73,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A run of a group: group, first block in it, blocks.
+/// A run of a group: group, first cluster in it, clusters.
 pub(super) type Found = (u32, u32, u32);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,9 +87,9 @@ pub(super) enum Status {
 /// A search under way (`ext4_allocation_context`).
 pub(super) struct Search<'a> {
     pub rq: &'a Request<'a>,
-    /// What was asked for, in blocks.
+    /// What was asked for, in clusters.
     pub want: u32,
-    /// The goal: first logical block, group, block in it, blocks; and its length at first.
+    /// The goal: first logical block, group, cluster in it, clusters; and its length at first.
     pub logical: u64,
     pub group: u32,
     pub start: u32,
@@ -120,11 +123,12 @@ impl Ext4 {
         self.bs().bits() + 1
     }
 
-    /// Chooses blocks for a request of `want` and marks them busy in memory: (first block, count).
+    /// Chooses clusters for a request of `want` and marks them busy in memory: (first block, how
+    /// many clusters).
     pub(super) async fn choose(&self, rq: &Request<'_>, want: u32) -> FsResult<Option<(u64, u32)>> {
-        let want = want.min(self.geo.blocks_per_group);
+        let want = want.min(self.geo.blocks_per_group >> self.geo.cluster_bits);
         let goal = if self.geo.holds(rq.goal, 1) { rq.goal } else { self.geo.group_start(0) };
-        let (group, start) = self.geo.locate_block(goal).unwrap_or((0, 0));
+        let (group, start) = self.geo.locate_cluster(goal).unwrap_or((0, 0));
         let mut s = Search {
             rq,
             want,
@@ -181,7 +185,7 @@ impl Ext4 {
     /// is to be taken.
     fn group_or_file(&self, s: &mut Search) -> bool {
         let inode = s.rq.inode;
-        let end = s.rq.logical + u64::from(s.want);
+        let end = s.rq.logical + u64::from(self.blocks_in(s.want.into()));
         let isize = inode.size.get().div_ceil(u64::from(self.bs().bytes()));
         // A file that nobody has open for writing, allocated to its very end, grows no more.
         let closed = end == isize && inode.writers.get() == 0;
@@ -201,12 +205,16 @@ impl Ext4 {
     /// Makes a good size and place of the request (`ext4_mb_normalize_request`).
     fn normalise(&self, s: &mut Search) {
         if s.small {
-            s.len = GROUP_PREALLOC;
+            s.len = match self.geo.cluster_bits {
+                0 => GROUP_PREALLOC,
+                bits => (GROUP_PREALLOC >> bits).max(GROUP_PREALLOC_LEAST),
+            };
             return;
         }
         let (rq, bits) = (s.rq, self.bs().bits());
         let logical = rq.logical;
-        let bytes = ((logical + u64::from(s.want)) << bits).max(rq.inode.size.get());
+        let want = u64::from(self.blocks_in(s.want.into()));
+        let bytes = ((logical + want) << bits).max(rq.inode.size.get());
         // Blocks of the longest buddy.
         let max = 2u64 << bits;
         let (mut start, mut size) = if bytes <= 1 << 20 {
@@ -215,10 +223,10 @@ impl Ext4 {
             (logical >> (21 - bits) << (21 - bits), (2 << 20) >> bits)
         } else if bytes <= 8 << 20 || max <= 4096 {
             (logical >> (22 - bits) << (22 - bits), (4 << 20) >> bits)
-        } else if u64::from(s.want) <= (8 << 20) >> bits || max <= 8192 {
+        } else if want <= (8 << 20) >> bits || max <= 8192 {
             (logical >> (23 - bits) << (23 - bits), (8 << 20) >> bits)
         } else {
-            (logical, u64::from(s.want))
+            (logical, want)
         };
         let per = u64::from(self.geo.blocks_per_group);
         start = start.max(logical / per * per);
@@ -236,10 +244,10 @@ impl Ext4 {
         }
         size = end - start;
         s.logical = start;
-        s.len = size as u32;
+        s.len = self.geo.clusters_of(size) as u32;
         s.full_len = s.len;
         let mut aim = |at: u64| {
-            if let Some(place) = self.geo.locate_block(at) {
+            if let Some(place) = self.geo.locate_cluster(at) {
                 (s.group, s.start) = place;
                 s.try_goal = true;
             }
@@ -266,7 +274,7 @@ impl Ext4 {
         if s.stream {
             self.groups.stream_group(s.rq.inode.ino).set(group);
         }
-        let first = self.geo.group_start(group) + u64::from(start);
+        let first = self.geo.cluster_start(group, start);
         if s.want >= len {
             s.got = Some((first, len));
             return;
@@ -286,16 +294,17 @@ impl Ext4 {
 
     /// The first logical block of a space shorter than the goal (`ext4_mb_new_inode_pa`).
     fn covering(&self, s: &Search, len: u32) -> u64 {
-        let (asked, len) = (s.rq.logical, u64::from(len));
-        if !self.opts.era.spaces_inside_goal() {
-            let window = (asked - s.logical).min(len - u64::from(s.want));
+        let blocks = |clusters: u32| u64::from(clusters) << self.geo.cluster_bits;
+        let (asked, len) = (s.rq.logical, blocks(len));
+        if !self.opts.era.spaces_inside_goal {
+            let window = (asked - s.logical).min(len - blocks(s.want));
             let off = asked % len;
             return asked - if off > 0 { window.min(off) } else { window };
         }
-        let goal_end = s.logical + u64::from(s.full_len);
+        let goal_end = s.logical + blocks(s.full_len);
         if asked >= goal_end - len {
             goal_end - len
-        } else if asked + u64::from(s.want) <= s.logical + len {
+        } else if asked + blocks(s.want) <= s.logical + len {
             s.logical
         } else {
             asked

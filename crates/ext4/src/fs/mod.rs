@@ -7,7 +7,7 @@
 //!             2. a block freed in a transaction is not given out before that transaction is
 //!                durable.
 //!             3. a name never leads to an inode that is not in the same or an older transaction.
-//! Left out:   quotas, encryption, casefolding, bigalloc, inline data (read-only code reads them),
+//! Left out:   quotas, encryption, casefolding, inline data (read-only code reads them),
 //!             setting POSIX ACLs and inheriting them,
 //!             hash trees of three levels.
 //! Source:     Linux `fs/ext4`; behaviour checked against the reference kernels.
@@ -15,6 +15,7 @@
 mod balloc;
 mod bits;
 mod block_map;
+mod clusters;
 mod conflicts;
 mod convert;
 mod data;

@@ -81,6 +81,9 @@ pub struct MountOptions {
     /// A direct `O_DSYNC` write that moves the length on disk commits it (no kernel has this; bug
     /// N32).
     pub size_before_sync: bool,
+    /// An untorn write of several blocks commits first what is not durable of the file's map. No
+    /// kernel does this: fixes N50.
+    pub untorn_commit: bool,
     /// Where it is mounted; the super block remembers it.
     pub mount_point: String,
     /// `commit=`: the journal's interval.
@@ -125,6 +128,7 @@ impl MountOptions {
             discard: false,
             discard_committed: false,
             size_before_sync: false,
+            untorn_commit: false,
             table_trim: TableTrim::Off,
             conversion_task: "kworker/u4:2".to_owned(),
             data: DataMode::Ordered,
@@ -288,6 +292,7 @@ impl Ext4 {
             stopped: Cell::new(false),
             _tally: Tally::new(Kind::World),
         });
+        fs.groups.prealloc.borrow_mut().cluster_bits = fs.geo.cluster_bits;
         fs.verify_descriptors()?;
         fs.count_free();
         let journal = fs.open_journal().await?;

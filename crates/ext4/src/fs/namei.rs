@@ -99,7 +99,7 @@ impl Ext4 {
         {
             return Err(FsError::TooManyLinks);
         }
-        let h = soon!(self.start_revoking(CREDITS_CREATE, REVOKES_UNDO))?;
+        let h = soon!(self.start_revoking(CREDITS_CREATE, self.revokes(REVOKES_UNDO)))?;
         let out = self.create_in(&h, dir, name, spec).await;
         soon!(self.stop(h, out))
     }
@@ -453,7 +453,7 @@ impl Ext4 {
         }
         let mut tries = 0;
         loop {
-            let h = soon!(self.start_revoking(CREDITS_TMPFILE, REVOKES_UNDO))?;
+            let h = soon!(self.start_revoking(CREDITS_TMPFILE, self.revokes(REVOKES_UNDO)))?;
             let out = self.unnamed_in(&h, dir, spec, linkable).await;
             match soon!(self.stop(h, out)) {
                 Err(FsError::NoSpace)

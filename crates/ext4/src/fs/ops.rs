@@ -421,6 +421,7 @@ impl FileSystem for Mounted {
         Box::pin(async move {
             let sb = self.0.sb.borrow();
             let free = self.0.groups.free_blocks.get().saturating_sub(self.0.reserved_blocks.get());
+            let free = free << self.0.geo.cluster_bits;
             Ok(StatFs {
                 block_bytes: self.0.bs().bytes(),
                 blocks: sb.blocks_count(),

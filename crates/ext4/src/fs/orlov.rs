@@ -100,7 +100,8 @@ impl Ext4 {
             let debt = if self.opts.era.dir_debt_by_flex() { per * flex } else { per };
             let most_dirs = rough.dirs.read() / n + debt / 16;
             let least_inodes = inodes.saturating_sub(per * flex / 4).max(1);
-            let least_blocks = blocks.saturating_sub(u64::from(geo.blocks_per_group) * flex / 4);
+            let least_blocks = blocks
+                .saturating_sub(u64::from(geo.blocks_per_group >> geo.cluster_bits) * flex / 4);
             let from = self.last_group(parent.ino).map_or(home, |g| g / geo.groups_per_flex);
             (0..units).map(|i| (from + i) % units).find(|unit| {
                 let s = self.stats_of(*unit);

@@ -26,9 +26,9 @@ pub(super) struct Space {
     pub logical: u64,
     /// First block on the device.
     pub start: u64,
-    /// Blocks.
+    /// Clusters; blocks without bigalloc, here and below.
     pub len: u32,
-    /// Its ranges that are not allocated yet: (offset, blocks).
+    /// Its ranges that are not allocated yet: (offset, clusters).
     pub free: Vec<(u32, u32)>,
 }
 
@@ -37,15 +37,15 @@ impl Space {
         Space { logical, start, len, free: vec![(0, len)] }
     }
 
-    fn end(&self) -> u64 {
-        self.logical + u64::from(self.len)
+    fn end(&self, bits: u32) -> u64 {
+        self.logical + (u64::from(self.len) << bits)
     }
 
     fn left(&self) -> u32 {
         self.free.iter().map(|f| f.1).sum()
     }
 
-    /// Takes up to `want` blocks from `offset` on.
+    /// Takes up to `want` clusters from `offset` on.
     fn take(&mut self, offset: u32, want: u32) -> Option<u32> {
         let i = self.free.iter().position(|(at, n)| (*at..at + n).contains(&offset))?;
         let (at, n) = self.free[i];
@@ -59,6 +59,8 @@ impl Space {
 /// All that is set aside.
 #[derive(Default)]
 pub(super) struct Preallocs {
+    /// [`crate::disk::Geometry::cluster_bits`].
+    pub(super) cluster_bits: u32,
     /// By inode number.
     files: BTreeMap<u32, Vec<Space>>,
     /// The locality group's, by order, each list by what is left.
@@ -70,13 +72,16 @@ fn list_of(blocks: u32) -> usize {
 }
 
 impl Preallocs {
-    /// Takes from what is set aside for the file: (first block, count).
+    /// Takes from what is set aside for the file: (first block, clusters). `logical` is the first
+    /// block of a cluster.
     pub(super) fn take_for(&mut self, ino: u32, logical: u64, want: u32) -> Option<(u64, u32)> {
+        let bits = self.cluster_bits;
         let spaces = self.files.get_mut(&ino)?;
-        let i = spaces.iter().position(|s| (s.logical..s.end()).contains(&logical))?;
-        let offset = (logical - spaces[i].logical) as u32;
+        let i = spaces.iter().position(|s| (s.logical..s.end(bits)).contains(&logical))?;
+        // A space need not begin with a cluster of the file.
+        let offset = ((logical - spaces[i].logical) >> bits) as u32;
         let len = spaces[i].take(offset, want)?;
-        let start = spaces[i].start + u64::from(offset);
+        let start = spaces[i].start + (u64::from(offset) << bits);
         if spaces[i].free.is_empty() {
             spaces.remove(i);
         }
@@ -103,14 +108,15 @@ impl Preallocs {
         Some((start, self.put_small(space, want)))
     }
 
-    /// Files what is left of `space` behind its first `used` blocks. Returns what there is no room
+    /// Files what is left of `space` behind its first `used` clusters. Returns what there is no room
     /// for in the lists.
     pub(super) fn put_small(&mut self, space: Space, used: u32) -> Vec<Space> {
         let left = space.len - used;
         if left == 0 {
             return Vec::new();
         }
-        let space = Space::new(0, space.start + u64::from(used), left);
+        let start = space.start + (u64::from(used) << self.cluster_bits);
+        let space = Space::new(0, start, left);
         let list = &mut self.small[list_of(left)];
         let at = list.iter().position(|s| left < s.len).unwrap_or(list.len());
         list.insert(at, space);
@@ -144,8 +150,9 @@ impl Preallocs {
     pub(super) fn around(&self, ino: u32, logical: u64, start: u64, end: u64) -> (u64, u64) {
         let (mut start, mut end) = (start, end);
         for s in self.files.get(&ino).into_iter().flatten() {
-            if s.end() <= logical {
-                start = start.max(s.end());
+            let behind = s.end(self.cluster_bits);
+            if behind <= logical {
+                start = start.max(behind);
             } else if s.logical > logical {
                 end = end.min(s.logical);
             }
@@ -153,20 +160,20 @@ impl Preallocs {
         (start, end)
     }
 
-    /// Takes everything that begins in blocks `from..to` out: (first block, count).
+    /// Takes everything that begins in blocks `from..to` out: (first block, clusters).
     fn drain(&mut self, from: u64, to: u64) -> Vec<(u64, u32)> {
         let inside = |s: &Space| s.left() > 0 && (from..to).contains(&s.start);
-        let mut out = Vec::new();
+        let (mut out, bits) = (Vec::new(), self.cluster_bits);
         for spaces in self.files.values_mut().chain(self.small.iter_mut()) {
-            spaces.extract_if(.., |s| inside(s)).for_each(|s| out.extend(runs(&s)));
+            spaces.extract_if(.., |s| inside(s)).for_each(|s| out.extend(runs(&s, bits)));
         }
         self.files.retain(|_, spaces| !spaces.is_empty());
         out
     }
 }
 
-fn runs(s: &Space) -> impl Iterator<Item = (u64, u32)> + '_ {
-    s.free.iter().map(|(at, n)| (s.start + u64::from(*at), *n))
+fn runs(s: &Space, bits: u32) -> impl Iterator<Item = (u64, u32)> + '_ {
+    s.free.iter().map(move |(at, n)| (s.start + (u64::from(*at) << bits), *n))
 }
 
 impl Ext4 {
@@ -189,10 +196,11 @@ impl Ext4 {
 
     /// Gives back spaces that nobody refers to any more.
     pub(super) fn free_spaces(&self, spaces: Vec<Space>) {
-        spaces.iter().flat_map(runs).for_each(|(start, len)| self.free_in_memory(start, len));
+        let all = spaces.iter().flat_map(|s| runs(s, self.geo.cluster_bits));
+        all.for_each(|(start, len)| self.free_in_memory(start, len));
     }
 
-    /// Gives back what is set aside, group by group until there are `needed` blocks more
+    /// Gives back what is set aside, group by group until there are `needed` clusters more
     /// (`ext4_mb_discard_preallocations`). Returns how many there are.
     pub(super) fn discard_for(&self, needed: u32) -> u32 {
         let mut freed = 0;

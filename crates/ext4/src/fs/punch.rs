@@ -206,14 +206,12 @@ impl Ext4 {
             }
             Err(hole) => {
                 let want = hole.min(to - at).min(u64::from(longest(true))) as u32;
-                let free = u32::try_from(self.free_for_delay()).unwrap_or(u32::MAX);
-                let want = want.min(free.max(1));
+                let want = want.min(self.blocks_in(self.free_for_delay()).max(1));
                 let run = self.allocate_as(h, inode, at, want, false, Fill::Unwritten).await?;
                 let end = at + u64::from(run.len);
                 // Delayed blocks have their place now.
                 for b in inode.map.range(at, end) {
-                    if b.clear(BufFlag::Delay) {
-                        self.unreserve(inode, 1);
+                    if self.undelay(inode, &b) {
                         b.map_to(run.phys + (b.block() - at));
                         b.set(BufFlag::Unwritten);
                         b.set(BufFlag::New);
@@ -303,7 +301,7 @@ impl Ext4 {
         }
         let mut at = first;
         while at < last {
-            let h = self.start_revoking(CREDITS_PUNCH, REVOKES_PUNCH).await?;
+            let h = self.start_revoking(CREDITS_PUNCH, self.revokes(REVOKES_PUNCH)).await?;
             let map = inode.map_lock.lock().await;
             let out = self.remove_step(&h, inode, at, last).await;
             drop(map);
@@ -354,9 +352,9 @@ impl Ext4 {
 
     /// Drops cached blocks `from..to`, and what was reserved for them.
     pub(super) async fn drop_blocks_in(&self, inode: &Inode, from: u64, to: u64) {
-        let promised =
-            inode.map.range(from, to).iter().filter(|b| b.clear(BufFlag::Delay)).count() as u64;
-        self.unreserve(inode, promised);
+        for b in inode.map.range(from, to) {
+            self.undelay(inode, &b);
+        }
         inode.map.truncate_range(from, to).await;
     }
 
@@ -410,14 +408,13 @@ impl Ext4 {
         let leaf = path.last_mut().expect("a path has a leaf");
         let i = leaf.pos.checked_sub(1).expect("an extent begins here");
         let gone: Extent = leaf.leaf.remove(i);
-        let sectors = self.bs().sectors();
-        inode.add_blocks(-i64::from(gone.blocks()), sectors)?;
-        self.return_blocks(h, gone.start(), gone.blocks(), false).await?;
+        let piece = (at, gone.start(), gone.blocks());
+        self.return_piece(h, inode, piece, (false, true)).await?;
         // Nodes left empty go too.
         while path.len() > 1 && path.last().is_some_and(|n| n.len() == 0) {
             let node = path.pop().expect("longer than one");
             let block = node.buf.as_ref().expect("only the root is without a block").block();
-            inode.add_blocks(-1, sectors)?;
+            self.count_clusters(inode, -1)?;
             self.return_blocks(h, block, 1, true).await?;
             let parent = path.last_mut().expect("the root is there");
             parent.inner.remove(parent.pos);

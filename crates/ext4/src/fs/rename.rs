@@ -130,7 +130,7 @@ impl Ext4 {
         }
         let moves_up = is_dir && from_dir.ino != to_dir.ino;
         let revokes = if how == RenameHow::Whiteout { REVOKES_WHITEOUT } else { 0 };
-        let h = soon!(self.start_revoking(2 * CREDITS_NAME, revokes))?;
+        let h = soon!(self.start_revoking(2 * CREDITS_NAME, self.revokes(revokes)))?;
         self.sync_names(&h, from_dir);
         self.sync_names(&h, to_dir);
         let mode = inode.disk.borrow().mode.get();

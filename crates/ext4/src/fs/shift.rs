@@ -35,7 +35,7 @@ enum Way {
 
 impl Ext4 {
     /// Takes bytes `offset..end` out (`FALLOC_FL_COLLAPSE_RANGE`). Errors: `Invalid` for a range
-    /// that is not of whole blocks, or that reaches the end of the file.
+    /// that is not of whole blocks (clusters with bigalloc), or that reaches the end of the file.
     pub(super) async fn collapse(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -50,7 +50,7 @@ impl Ext4 {
         let (first, last) = (offset / bs, end / bs);
         // What goes is not written.
         self.before_shift(inode, offset, &[(page_of(offset), offset), (end, u64::MAX)]).await?;
-        let mut h = self.start_revoking(CREDITS_SHIFT, REVOKES_SHIFT).await?;
+        let mut h = self.start_revoking(CREDITS_SHIFT, self.revokes(REVOKES_SHIFT)).await?;
         self.fast_ineligible(&h, Ineligible::FallocateRange);
         {
             let _map = inode.map_lock.lock().await;
@@ -91,7 +91,7 @@ impl Ext4 {
             return Err(FsError::Invalid("extents would move beyond the last block of a file"));
         }
         self.before_shift(inode, offset, &[(page_of(offset), u64::MAX)]).await?;
-        let h = self.start_revoking(CREDITS_SHIFT, REVOKES_SHIFT).await?;
+        let h = self.start_revoking(CREDITS_SHIFT, self.revokes(REVOKES_SHIFT)).await?;
         self.fast_ineligible(&h, Ineligible::FallocateRange);
         // Longer first: should the move be cut short, nothing is behind the end.
         inode.size.set(size);
@@ -119,9 +119,9 @@ impl Ext4 {
     }
 
     fn check_whole(&self, offset: u64, end: u64) -> FsResult<()> {
-        match (offset | end).is_multiple_of(u64::from(self.bs().bytes())) {
+        match (offset | end).is_multiple_of(u64::from(self.geo.cluster_bytes())) {
             true => Ok(()),
-            false => Err(FsError::Invalid("a range that moves others is of whole blocks")),
+            false => Err(FsError::Invalid("a range that moves others is of whole clusters")),
         }
     }
 
@@ -169,7 +169,7 @@ impl Ext4 {
             return Ok(h);
         }
         self.stop(h, Ok(())).await?;
-        self.start_revoking(credits.max(CREDITS_SHIFT), REVOKES_SHIFT).await
+        self.start_revoking(credits.max(CREDITS_SHIFT), self.revokes(REVOKES_SHIFT)).await
     }
 
     /// Moves every extent from block `from` on by `by` blocks, leaf by leaf, and makes one of

@@ -104,7 +104,7 @@ impl Ext4 {
             sb.feature_incompat = (sb.feature_incompat.get() & !incompat::RECOVER).into();
             let ro = sb.feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
             sb.feature_ro_compat = ro.into();
-            sb.set_free_blocks_count(self.groups.free_blocks.get());
+            sb.set_free_blocks_count(self.groups.free_blocks.get() << self.geo.cluster_bits);
             sb.free_inodes_count = (self.groups.free_inodes.get() as u32).into();
         }
         self.commit_super().await

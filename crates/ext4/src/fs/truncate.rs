@@ -6,7 +6,6 @@ use wp_base::{FsError, FsResult};
 use wp_cache::BufFlag;
 use wp_rt::CpuOp;
 
-use super::extents::REVOKES_CUT;
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::inode::flag;
@@ -119,11 +118,9 @@ impl Ext4 {
 
     /// Drops cached blocks from `first` on, and what was reserved for them.
     pub(super) async fn drop_blocks(&self, inode: &Inode, first: u64) {
-        let promised =
-            inode.map.range(first, u64::MAX).iter().filter(|b| b.clear(BufFlag::Delay)).count()
-                as u64;
-        inode.reserved.set(inode.reserved.get() - promised);
-        self.reserved_blocks.set(self.reserved_blocks.get() - promised);
+        for b in inode.map.range(first, u64::MAX) {
+            self.undelay(inode, &b);
+        }
         self.invalidate_journalled(inode, first).await;
         inode.map.truncate(first).await;
     }
@@ -213,7 +210,7 @@ impl Ext4 {
     /// Removes blocks of the map from block `from` on, in as many handles as it takes.
     async fn cut(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, metadata: bool) -> FsResult<()> {
         loop {
-            let h = self.start_revoking(CREDITS_CUT, REVOKES_CUT).await?;
+            let h = self.start_revoking(CREDITS_CUT, self.revokes_of_cut()).await?;
             let map = inode.map_lock.lock().await;
             let out = self.cut_once(&h, inode, from, metadata).await;
             drop(map);
@@ -244,7 +241,7 @@ impl Ext4 {
         if !fast_link {
             self.cut(inode, 0, metadata).await?;
         }
-        let h = self.start_revoking(24, 1).await?;
+        let h = self.start_revoking(24, self.revokes(1)).await?;
         self.sync_with(&h, inode);
         let out = async {
             self.rt.cpu(CpuOp::InodeChange, 1).await;

@@ -60,7 +60,7 @@ impl Ext4 {
         // From here on it is done.
         let b = cached.unwrap_or_else(|| inode.map.get(index));
         if let Some(hole) = hole
-            && let Err(e) = self.promise(inode, &b, Err(hole))
+            && let Err(e) = self.promise(inode, &b, Err(hole), false)
         {
             return Some(match h {
                 Some(h) => self.stop(h, Err(e)),
@@ -167,6 +167,10 @@ impl Ext4 {
     /// can be promised.
     fn hole_now(&self, inode: &Inode, index: u64) -> Option<u64> {
         if !inode.has(flag::EXTENTS) || inode.map_lock.is_locked() || self.free_for_delay() == 0 {
+            return None;
+        }
+        if self.geo.cluster_bits > 0 {
+            // The rest of its cluster has to be looked at, too.
             return None;
         }
         self.root_lookup(inode, u32::try_from(index).ok()?).ok()??.err()

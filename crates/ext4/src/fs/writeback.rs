@@ -113,9 +113,7 @@ impl Ext4 {
             for (i, b) in bufs.iter().take(run.len as usize).enumerate() {
                 b.map_to(run.phys + i as u64);
                 // If not, a truncate took the promise back meanwhile.
-                if b.clear(BufFlag::Delay) {
-                    self.unreserve(inode, 1);
-                }
+                self.undelay(inode, b);
             }
             // Nobody is left to use what was set aside (`ext4_da_update_reserve_space`).
             if inode.reserved.get() == 0 && inode.writers.get() == 0 {

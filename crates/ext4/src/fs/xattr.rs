@@ -145,7 +145,7 @@ impl Ext4 {
             return Err(FsError::NotPermitted);
         }
         self.check_mutable(inode)?;
-        let h = self.start_revoking(CREDITS, 1).await?;
+        let h = self.start_revoking(CREDITS, self.revokes(1)).await?;
         self.sync_with(&h, inode);
         let out = self.set_in(&h, inode, (index, name), value, how).await;
         self.fast_ineligible(&h, Ineligible::Xattr);
@@ -252,7 +252,7 @@ impl Ext4 {
         self.fill_xattr_block(h, &buf, all)?;
         match &old {
             Some(shared) => self.leave_xattr_block(h, shared).await?,
-            None => inode.add_blocks(1, self.bs().sectors())?,
+            None => self.count_clusters(inode, 1)?,
         }
         inode.disk.borrow_mut().set_file_acl(block);
         Ok(())
@@ -300,7 +300,7 @@ impl Ext4 {
     ) -> FsResult<()> {
         let Some((buf, _)) = self.block_xattrs(inode).await? else { return Ok(()) };
         self.leave_xattr_block(h, &buf).await?;
-        inode.add_blocks(-1, self.bs().sectors())?;
+        self.count_clusters(inode, -1)?;
         inode.disk.borrow_mut().set_file_acl(0);
         Ok(())
     }

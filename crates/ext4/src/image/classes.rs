@@ -261,10 +261,26 @@ impl BlockClasses {
         }
     }
 
+    /// Clusters that the bitmaps say are in use, and of which nobody has claimed a block.
+    fn unowned_clusters(&mut self, image: &Image<'_>, group: u32, bits: &[u8]) {
+        let blocks = u64::from(image.g.cluster_blocks());
+        for n in (0..image.g.clusters_in_group(group)).filter(|n| bit(bits, *n)) {
+            let start = image.g.cluster_start(group, n);
+            let before = self.runs.range(..start + blocks).next_back();
+            if before.is_none_or(|(s, (n, _))| s + n <= start) {
+                self.add(start, blocks, BlockClass::Unowned);
+            }
+        }
+    }
+
     /// Blocks that the bitmaps say are in use, and that nobody has claimed.
     fn unowned(&mut self, image: &Image<'_>) -> FsResult<()> {
         for group in 0..image.g.groups {
             let Some(bits) = image.block_bitmap(group)? else { continue };
+            if image.g.cluster_bits > 0 {
+                self.unowned_clusters(image, group, &bits);
+                continue;
+            }
             let start = image.g.group_start(group);
             let mut run: Option<(u32, u32)> = None;
             for n in 0..=image.g.blocks_in_group(group) {

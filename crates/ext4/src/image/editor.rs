@@ -17,7 +17,7 @@ use crate::disk::{
     Checksums, Extent, ExtentHeader, ExtentIdx, ExtentNode, GroupDesc, Inode, SuperBlock,
 };
 
-use super::{Image, InodeRecord};
+use super::{FileMap, Image, InodeRecord};
 
 /// An open file system whose overlay is being changed.
 pub(super) struct Editor<'a> {
@@ -61,16 +61,16 @@ impl<'a> Editor<'a> {
         self.dev.write_at(record.at, &record.raw)
     }
 
-    /// Frees `blocks` blocks from `start`.
+    /// Frees the clusters of `blocks` blocks from `start`; without bigalloc these blocks.
     pub(super) fn free_blocks(&mut self, start: u64, blocks: u64) -> FsResult<()> {
-        let mut at = start;
-        while at < start.saturating_add(blocks) {
+        let (mut at, end) = (self.image.g.cluster_floor(start), start.saturating_add(blocks));
+        while at < end {
             let what = "ext4 block bitmap";
-            let Some((group, first)) = self.image.g.locate_block(at) else {
+            let Some((group, first)) = self.image.g.locate_cluster(at) else {
                 return Err(FsError::corrupt(what, "block", 0, at, "a block of the device"));
             };
-            let left = start + blocks - at;
-            let room = u64::from(self.image.g.blocks_in_group(group).saturating_sub(first));
+            let left = self.image.g.clusters_of(end - at);
+            let room = u64::from(self.image.g.clusters_in_group(group).saturating_sub(first));
             let n = left.min(room).max(1);
             let desc = self.image.groups.get(group as usize);
             let place = self.image.byte_of(desc.map_or(0, GroupDesc::block_bitmap));
@@ -83,7 +83,30 @@ impl<'a> Editor<'a> {
             self.change_group(group, |desc| {
                 desc.set_free_blocks_count(desc.free_blocks_count().saturating_add(n as u32));
             });
-            at += n;
+            at += n << self.image.g.cluster_bits;
+        }
+        Ok(())
+    }
+
+    /// [`Editor::free_blocks`] of a part of a file's map, unless blocks that stay may be in the
+    /// same clusters: then [`Editor::free_clusters`] does it.
+    fn free_part(&mut self, start: u64, blocks: u64) -> FsResult<()> {
+        if self.image.g.cluster_bits > 0 { Ok(()) } else { self.free_blocks(start, blocks) }
+    }
+
+    /// Frees the clusters that a map has had and has no more.
+    fn free_clusters(&mut self, before: &FileMap, after: &FileMap) -> FsResult<()> {
+        let bits = self.image.g.cluster_bits;
+        if bits == 0 {
+            return Ok(());
+        }
+        let clusters = |map: &FileMap| -> BTreeSet<u64> {
+            let runs = map.runs.iter().map(|r| (r.start, u64::from(r.blocks)));
+            let all = runs.chain(map.nodes.iter().map(|node| (*node, 1)));
+            all.flat_map(|(at, n)| at >> bits..=(at + n - 1) >> bits).collect()
+        };
+        for cluster in clusters(before).difference(&clusters(after)) {
+            self.free_blocks(cluster << bits, 1)?;
         }
         Ok(())
     }
@@ -180,7 +203,9 @@ impl<'a> Editor<'a> {
                 }
             }
         }
-        let after = self.image.blocks_of(&self.image.map(record)?);
+        let map_after = self.image.map(record)?;
+        self.free_clusters(&map, &map_after)?;
+        let after = self.image.blocks_of(&map_after);
         let unit = if record.inode.has(flag::HUGE_FILE) { 1 } else { u64::from(bs.sectors()) };
         let freed = before.saturating_sub(after).saturating_mul(unit);
         record.inode.set_blocks_raw(record.inode.blocks_raw().saturating_sub(freed));
@@ -199,7 +224,7 @@ impl<'a> Editor<'a> {
                 for e in leaf {
                     let stay = from.saturating_sub(e.logical().into()).min(e.blocks().into());
                     let gone = u64::from(e.blocks()) - stay;
-                    self.free_blocks(e.start() + stay, gone)?;
+                    self.free_part(e.start() + stay, gone)?;
                     if stay > 0 {
                         let e = Extent::new(e.logical(), e.start(), stay as u32, e.is_unwritten());
                         slots.extend_from_slice(e.as_bytes());
@@ -215,7 +240,7 @@ impl<'a> Editor<'a> {
                         let mut child = self.image.read_block(e.leaf(), "ext4 extent node")?;
                         is_empty = self.cut_node(&mut child, from, seed)?;
                         if is_empty {
-                            self.free_blocks(e.leaf(), 1)?;
+                            self.free_part(e.leaf(), 1)?;
                         } else {
                             self.image.sums.seal_extent_block(seed, &mut child);
                             self.write_block(e.leaf(), &child)?;
@@ -246,7 +271,7 @@ impl<'a> Editor<'a> {
         }
         if level == 0 {
             *logical = end;
-            self.free_blocks(to.into(), 1)?;
+            self.free_part(to.into(), 1)?;
             return Ok(true);
         }
         let mut bytes = self.image.read_block(to.into(), "ext4 indirect block")?;
@@ -257,7 +282,7 @@ impl<'a> Editor<'a> {
             }
         }
         if start >= from {
-            self.free_blocks(to.into(), 1)?;
+            self.free_part(to.into(), 1)?;
             return Ok(true);
         }
         self.write_block(to.into(), &bytes)?;
@@ -292,11 +317,12 @@ impl<'a> Editor<'a> {
             self.free_blocks(block, 1)?;
         }
         record.inode.set_file_acl(0);
-        let unit = if record.inode.has(flag::HUGE_FILE) {
+        let unit: u64 = if record.inode.has(flag::HUGE_FILE) {
             1
         } else {
             self.image.block_size().sectors().into()
         };
+        let unit = unit << self.image.g.cluster_bits;
         record.inode.set_blocks_raw(record.inode.blocks_raw().saturating_sub(unit));
         Ok(())
     }
@@ -318,7 +344,8 @@ impl<'a> Editor<'a> {
                 }
             });
         }
-        let free_blocks = self.image.groups.iter().map(|d| u64::from(d.free_blocks_count())).sum();
+        let free: u64 = self.image.groups.iter().map(|d| u64::from(d.free_blocks_count())).sum();
+        let free_blocks = free << self.image.g.cluster_bits;
         let free_inodes =
             self.image.groups.iter().map(|d| u64::from(d.free_inodes_count())).sum::<u64>();
         for group in &self.changed {

@@ -108,6 +108,13 @@ impl Image<'_> {
 
     /// Blocks that a file has beyond its size, or none: for checks.
     pub fn blocks_of(&self, map: &FileMap) -> u64 {
-        map.nodes.len() as u64 + map.runs.iter().map(|r| u64::from(r.blocks)).sum::<u64>()
+        let bits = self.g.cluster_bits;
+        let (mut clusters, mut last) = (map.nodes.len() as u64, None);
+        for run in &map.runs {
+            let (first, end) = (run.start >> bits, (run.start + u64::from(run.blocks) - 1) >> bits);
+            clusters += end - first + u64::from(last != Some(first));
+            last = Some(end);
+        }
+        clusters << bits
     }
 }

@@ -9,6 +9,7 @@
 use wp_base::{FsError, FsResult};
 
 use crate::disk::feature::{compat, ro_compat};
+use crate::disk::geometry::CLUSTER_LOG_MAX;
 use crate::disk::inode::flag;
 use crate::disk::{SuperBlock, ino};
 
@@ -16,8 +17,6 @@ use super::{Image, InodeRecord};
 
 /// Direct pointers of an inode. `EXT4_NDIR_BLOCKS`.
 const DIRECT: usize = 12;
-/// Largest cluster and smallest block: `EXT4_MAX_CLUSTER_LOG_SIZE`, `EXT4_MIN_BLOCK_LOG_SIZE`.
-const CLUSTER_LOG_MAX: u32 = 30 - 10;
 
 /// Checks what a mount by Linux `version` checks of the file system as it was read, before it is
 /// recovered. Errors: `Corrupt`.
@@ -37,12 +36,13 @@ pub(super) fn check_super(image: &Image<'_>, version: (u16, u16)) -> FsResult<()
         return wrong("s_log_cluster_size", cluster, format!("0 to {CLUSTER_LOG_MAX}"));
     }
     // "ext4: add more mount time checks of the superblock".
-    if version >= (4, 18) && cluster != sb.log_block_size.get() {
+    let is_big = sb.has_ro_compat(ro_compat::BIGALLOC);
+    if version >= (4, 18) && cluster != sb.log_block_size.get() && !is_big {
         let expected = format!("{}, as s_log_block_size", sb.log_block_size.get());
         return wrong("s_log_cluster_size", cluster, expected);
     }
     let per_group = sb.clusters_per_group.get();
-    if version >= CLUSTERS_SINCE && per_group != g.blocks_per_group {
+    if version >= CLUSTERS_SINCE && per_group != g.blocks_per_group && !is_big {
         let expected = format!("{}, as s_blocks_per_group", g.blocks_per_group);
         return wrong("s_clusters_per_group", per_group, expected);
     }

@@ -87,12 +87,26 @@ impl Maker<'_> {
         inode.mtime = self.now.into();
     }
 
-    /// First free block from `goal` on, taken.
+    /// First free block from `goal` on, its cluster taken.
     fn alloc(&mut self, goal: u64, what: &'static str) -> Result<u64, MkfsError> {
+        let goal = self.g.cluster_floor(goal);
         let block = self.space.first_free(goal).ok_or(MkfsError::NoRoom(what))?;
-        self.space.take(block, 1);
+        self.space.take(block, self.g.cluster_blocks().into());
         self.touched.blocks(&self.g, block, 1);
         Ok(block)
+    }
+
+    /// The block after `before` if that lies in the same cluster, else one near `goal`.
+    fn alloc_after(
+        &mut self,
+        before: Option<u64>,
+        goal: u64,
+        what: &'static str,
+    ) -> Result<u64, MkfsError> {
+        match before.map(|b| b + 1).filter(|next| self.g.cluster_floor(*next) != *next) {
+            Some(next) => Ok(next),
+            None => self.alloc(goal, what),
+        }
     }
 
     /// Keeps an inode, sealed. `crtime`: when it was made; `None` for the reserved ones without
@@ -110,10 +124,11 @@ impl Maker<'_> {
         self.inodes.insert(number, raw);
     }
 
-    /// Keeps the inode of a new file of `size` bytes in `blocks` blocks.
-    fn put_new(&mut self, number: u32, mut inode: Inode, size: u64, blocks: u64) {
+    /// Keeps the inode of a new file of `size` bytes in `clusters` clusters.
+    fn put_new(&mut self, number: u32, mut inode: Inode, size: u64, clusters: u64) {
         self.stamp(&mut inode);
         inode.set_size(size);
+        let blocks = clusters << self.g.cluster_bits;
         inode.set_blocks_raw(blocks * u64::from(self.g.block_size.sectors()));
         self.put_inode(number, &inode, Some(self.now));
     }
@@ -167,8 +182,8 @@ impl Maker<'_> {
         let mut lost_found_blocks = vec![self.alloc(start, "lost+found")?];
         let wanted = (LOST_FOUND_BYTES / self.g.block_size.bytes() as u64).clamp(2, 12);
         while (lost_found_blocks.len() as u64) < wanted {
-            let goal = lost_found_blocks[lost_found_blocks.len() - 1];
-            lost_found_blocks.push(self.alloc(goal, "lost+found")?);
+            let last = lost_found_blocks[lost_found_blocks.len() - 1];
+            lost_found_blocks.push(self.alloc_after(Some(last), last, "lost+found")?);
         }
         let has_types = self.sb.has_incompat(incompat::FILETYPE);
         let dir_type = if has_types { FileType::Dir.entry() } else { 0 };
@@ -194,7 +209,8 @@ impl Maker<'_> {
             inode.links_count = links.into();
             self.map_blocks(&mut inode, &blocks, "lost+found")?;
             let count = blocks.len() as u64;
-            self.put_new(number, inode, count * self.block_bytes() as u64, count);
+            let size = count * self.block_bytes() as u64;
+            self.put_new(number, inode, size, self.g.clusters_of(count));
         }
         // Tiny groups only: mke2fs takes an inode of a new group for a sign that its blocks are in
         // use too.
@@ -262,10 +278,13 @@ impl Maker<'_> {
     /// long.
     fn journal_group(&self) -> u32 {
         let g = &self.g;
+        let has_short_counts = g.cluster_bits > 0 && !self.sb.has_incompat(incompat::BIT64);
         let free = |n: u32| {
             let start = g.group_start(n);
             let blocks = u64::from(g.blocks_in_group(n));
-            blocks - self.space.taken_in(start, start + blocks)
+            let free = blocks - self.space.taken_in(start, start + blocks);
+            // With bigalloc it counts blocks here, and short descriptors have 16 bits for them.
+            if has_short_counts { free & 0xFFFF } else { free }
         };
         // Half the length counts as a block number; that is how it has always been.
         let half = (g.blocks_count - u64::from(g.first_data_block)) / 2;
@@ -361,7 +380,8 @@ impl Maker<'_> {
         while done < total {
             let max = (total - done).min(Extent::LEN_MAX.into());
             let (start, blocks) = self.space.first_run(goal, max.into()).ok_or(no_room.clone())?;
-            self.space.take(start, blocks);
+            let whole = self.g.clusters_of(blocks) << self.g.cluster_bits;
+            self.space.take(start, whole);
             self.touched.blocks(&self.g, start, blocks);
             pieces.push((done, start, lo32(blocks)));
             if pieces.len() == 5 {
@@ -398,7 +418,7 @@ impl Maker<'_> {
         self.sb.jnl_blocks[16] = lo32(size).into();
         self.sb.jnl_backup_type = 1;
         self.sb.journal_inum = ino::JOURNAL.into();
-        self.put_new(ino::JOURNAL, inode, size, total + nodes);
+        self.put_new(ino::JOURNAL, inode, size, self.g.clusters_of(total) + nodes);
         let log_super = self.log_super_block();
         let first = self.made.journal[0].1;
         self.blocks.insert(first, log_super);
@@ -456,8 +476,8 @@ impl Maker<'_> {
         let seed = self.sums.inode_seed(ORPHAN_FILE, 0);
         let mut blocks = Vec::new();
         for _ in 0..self.plan.orphan_blocks {
-            let goal = blocks.last().copied().unwrap_or(0);
-            let at = self.alloc(goal, "the orphan file")?;
+            let last = blocks.last().copied();
+            let at = self.alloc_after(last, last.unwrap_or(0), "the orphan file")?;
             blocks.push(at);
             let mut block = vec![0u8; self.block_bytes()];
             let checksum =
@@ -471,7 +491,8 @@ impl Maker<'_> {
         inode.links_count = 1.into();
         self.map_blocks(&mut inode, &blocks, "the orphan file")?;
         let count = blocks.len() as u64;
-        self.put_new(ORPHAN_FILE, inode, count * self.block_bytes() as u64, count);
+        let size = count * self.block_bytes() as u64;
+        self.put_new(ORPHAN_FILE, inode, size, self.g.clusters_of(count));
         self.sb.orphan_file_inum = ORPHAN_FILE.into();
         self.made.orphan_blocks = blocks;
         Ok(())

@@ -5,7 +5,7 @@
 //! Invariants: 1. pure: no device, no clock, no randomness; same options, same bytes.
 //!             2. every block that is not all zero is in the layout, once; the medium must read as
 //!                zeroes elsewhere.
-//! Left out:   meta_bg, bigalloc, inline_data, quota, encryption, external journals, journals
+//! Left out:   meta_bg, bigalloc with blocks of 1 KiB or fast_commit, inline_data, quota, encryption, external journals, journals
 //!             without extents, sparse_super2, RAID geometry: one clear [`MkfsError`] each.
 //! Source:     mke2fs(8), mke2fs.conf(5), Linux Documentation/filesystems/ext4; rules of placement
 //!             and rounding as e2fsprogs 1.47.0 behaves and its sources describe (facts, no code);
@@ -65,7 +65,9 @@ pub fn mkfs(o: &MkfsOptions) -> Result<Layout, MkfsError> {
     let mut space = space::Space::new(g.first_data_block.into(), g.blocks_count);
     let mut touched = tables::Touched::new(g.groups);
     let places = tables::place(&g, &mut space, &mut touched)?;
-    let metadata = space.taken_in(0, g.blocks_count);
+    // Tables are placed block by block, and what comes behind them cluster by cluster.
+    space.round_to_clusters(g.cluster_bits);
+    let metadata = space.taken_in(0, g.blocks_count) >> g.cluster_bits;
     let mut maker = files::Maker {
         g,
         sb: plan.sb,
@@ -79,7 +81,8 @@ pub fn mkfs(o: &MkfsOptions) -> Result<Layout, MkfsError> {
         plan: &plan,
     };
     maker.files()?;
-    let overhead = metadata + u64::from(plan.journal_blocks) + u64::from(g.first_data_block);
+    let journal = g.clusters_of(plan.journal_blocks.into());
+    let overhead = metadata + journal + u64::from(g.first_data_block);
     maker.seal(&places, o.inode_tables, overhead);
     maker.blocks.retain(|_, data| data.iter().any(|b| *b != 0));
     Ok(Layout {

@@ -98,6 +98,8 @@ pub struct MkfsOptions {
     pub bytes: u64,
     /// 1024, 2048 or 4096. `None`: 1024 below 512 MiB, else 4096.
     pub block_size: Option<u32>,
+    /// Bytes of a cluster with bigalloc (`mke2fs -C`), a power of two. `None`: 16 blocks.
+    pub cluster_size: Option<u32>,
     /// Bytes of an inode: a power of two from 128 to the block size.
     pub inode_size: u32,
     /// Bytes of the device for each inode. `None`: by the device's size, 16384 for most.
@@ -135,6 +137,7 @@ impl MkfsOptions {
         MkfsOptions {
             bytes,
             block_size: None,
+            cluster_size: None,
             inode_size: 256,
             inode_ratio: None,
             inodes: None,
@@ -158,6 +161,8 @@ impl MkfsOptions {
 pub enum MkfsError {
     /// Block size in bytes is not 1024, 2048 or 4096.
     BlockSize(u32),
+    /// Cluster size in bytes is not a power of two from two blocks to 256 MiB.
+    ClusterSize(u32),
     /// Inode size in bytes is not a power of two from 128 to the block size.
     InodeSize(u32),
     /// Bytes per inode are not from 1024 to 64 MiB.
@@ -203,6 +208,9 @@ impl fmt::Display for MkfsError {
         use MkfsError::*;
         match self {
             BlockSize(n) => write!(f, "block size {n}: 1024, 2048 or 4096 can be made"),
+            ClusterSize(n) => {
+                write!(f, "cluster size {n}: must be a power of two, two blocks to 256 MiB")
+            }
             InodeSize(n) => {
                 write!(f, "inode size {n}: must be a power of two from 128 to the block size")
             }

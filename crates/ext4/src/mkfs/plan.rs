@@ -35,6 +35,7 @@ const KNOWN: Features = Features {
         | ro_compat::DIR_NLINK
         | ro_compat::EXTRA_ISIZE
         | ro_compat::METADATA_CSUM
+        | ro_compat::BIGALLOC
         | ro_compat::VERITY,
 };
 
@@ -57,8 +58,11 @@ pub(super) fn plan(o: &MkfsOptions) -> Result<Plan, MkfsError> {
     check_options(o, block_size)?;
     let blocks = (o.bytes & !4095) / u64::from(block_size);
     let features = effective_features(o, blocks)?;
-    let inodes = wanted_inodes(o, blocks, block_size, usage.inode_ratio, &features)?;
-    let sizes = fit(o, &features, block_size, blocks, inodes)?;
+    let bits = cluster_bits(o, &features, block_size)?;
+    let blocks = blocks >> bits << bits;
+    let usual_ratio = usage.inode_ratio.max(block_size << bits);
+    let inodes = wanted_inodes(o, blocks, block_size, usual_ratio, &features)?;
+    let sizes = fit(o, &features, (block_size, bits), blocks, inodes)?;
     let (journal_blocks, fast_commit_blocks) = journal_size(o, &features, &sizes, block_size)?;
     let mut features = features;
     if journal_blocks == 0 {
@@ -114,7 +118,9 @@ fn check_options(o: &MkfsOptions, block_size: u32) -> Result<(), MkfsError> {
         return Err(MkfsError::InodeRatio(r));
     }
     if let Some(n) = o.blocks_per_group
-        && (n < 256 || n > 8 * block_size || n % 8 != 0)
+        && (n < 256
+            || n > 8 * block_size && !o.features.has_ro_compat(ro_compat::BIGALLOC)
+            || n % 8 != 0)
     {
         return Err(MkfsError::BlocksPerGroup(n));
     }
@@ -171,12 +177,22 @@ fn effective_features(o: &MkfsOptions, blocks: u64) -> Result<Features, MkfsErro
             f.has_compat(compat::HAS_JOURNAL),
             "has_journal",
         ),
+        (
+            f.has_ro_compat(ro_compat::BIGALLOC),
+            "bigalloc",
+            f.has_incompat(incompat::EXTENTS),
+            "extent",
+        ),
     ];
     if let Some((_, a, _, b)) = needs.into_iter().find(|(has, _, needed, _)| *has && !needed) {
         return Err(MkfsError::FeatureNeeds(a, b));
     }
     if f.has_ro_compat(ro_compat::METADATA_CSUM) && f.has_ro_compat(ro_compat::GDT_CSUM) {
         return Err(MkfsError::FeatureExcludes("metadata_csum", "uninit_bg"));
+    }
+    if f.has_ro_compat(ro_compat::BIGALLOC) && f.has_compat(compat::FAST_COMMIT) {
+        // Kernels take both; replay of fast commits by clusters is left out here.
+        return Err(MkfsError::UnsupportedFeatures("bigalloc and fast_commit together".to_owned()));
     }
     if blocks > u64::from(u32::MAX) {
         if !f.has_incompat(incompat::BIT64) {
@@ -186,6 +202,22 @@ fn effective_features(o: &MkfsOptions, blocks: u64) -> Result<Features, MkfsErro
         f.compat &= !compat::RESIZE_INODE;
     }
     Ok(f)
+}
+
+/// Binary logarithm of a cluster's blocks.
+fn cluster_bits(o: &MkfsOptions, f: &Features, block_size: u32) -> Result<u32, MkfsError> {
+    if !f.has_ro_compat(ro_compat::BIGALLOC) {
+        return match o.cluster_size {
+            Some(_) => Err(MkfsError::FeatureNeeds("a cluster size", "bigalloc")),
+            None => Ok(0),
+        };
+    }
+    if block_size == 1024 {
+        return Err(MkfsError::UnsupportedFeatures("bigalloc and blocks of 1 KiB".to_owned()));
+    }
+    let size = o.cluster_size.unwrap_or(block_size * 16);
+    let fits = size.is_power_of_two() && size > block_size && size <= 256 << 20;
+    if fits { Ok((size / block_size).ilog2()) } else { Err(MkfsError::ClusterSize(size)) }
 }
 
 fn wanted_inodes(
@@ -216,6 +248,7 @@ fn wanted_inodes(
 
 /// Sizes that depend on each other.
 struct Sizes {
+    cluster_bits: u32,
     blocks: u64,
     reserved_blocks: u64,
     first_data_block: u32,
@@ -232,7 +265,7 @@ struct Sizes {
 fn fit(
     o: &MkfsOptions,
     f: &Features,
-    block_size: u32,
+    (block_size, cluster_bits): (u32, u32),
     blocks: u64,
     inodes: u64,
 ) -> Result<Sizes, MkfsError> {
@@ -242,7 +275,10 @@ fn fit(
     let reserved_asked = (f64::from(o.reserved_percent) * asked as f64 / 100.0) as u64;
     let mut blocks = asked;
     let mut reserved_blocks = reserved_asked;
-    let mut blocks_per_group = o.blocks_per_group.unwrap_or(block_size * 8);
+    let mut blocks_per_group = o.blocks_per_group.unwrap_or((block_size * 8) << cluster_bits);
+    if cluster_bits > 0 && !blocks_per_group.is_multiple_of(8 << cluster_bits) {
+        return Err(MkfsError::BlocksPerGroup(blocks_per_group));
+    }
     let first_data_block = u32::from(block_size == 1024);
     // Bounded: every round drops a group's rest, or 8 blocks of the group size.
     loop {
@@ -256,7 +292,7 @@ fn fit(
         let desc_blocks = groups.div_ceil(block_size / desc_bytes);
         let per_group = inodes.div_ceil(groups.into());
         if per_group > u64::from(block_size) * 8 {
-            if blocks_per_group < 264 {
+            if blocks_per_group < 264 || cluster_bits > 0 {
                 return Err(MkfsError::TooManyInodes(inodes));
             }
             blocks_per_group -= 8;
@@ -277,6 +313,7 @@ fn fit(
             return Err(MkfsError::TooManyInodes(inodes));
         }
         let sizes = Sizes {
+            cluster_bits,
             blocks,
             reserved_blocks,
             first_data_block,
@@ -404,9 +441,9 @@ fn super_block(o: &MkfsOptions, f: &Features, block_size: u32, s: &Sizes) -> Sup
     sb.r_blocks_count_hi = hi32(s.reserved_blocks).into();
     sb.first_data_block = s.first_data_block.into();
     sb.log_block_size = log.into();
-    sb.log_cluster_size = log.into();
+    sb.log_cluster_size = (log + s.cluster_bits).into();
     sb.blocks_per_group = s.blocks_per_group.into();
-    sb.clusters_per_group = s.blocks_per_group.into();
+    sb.clusters_per_group = (s.blocks_per_group >> s.cluster_bits).into();
     sb.inodes_per_group = s.inodes_per_group.into();
     sb.wtime = o.now.into();
     sb.max_mnt_count = u16::MAX.into();

@@ -20,8 +20,8 @@ impl Maker<'_> {
         let groups: Vec<GroupDesc> = (0..self.g.groups)
             .map(|n| self.group(n, &places[n as usize], used_inodes, tables, &mut bitmaps))
             .collect();
-        let free_blocks = groups.iter().map(|d| u64::from(d.free_blocks_count())).sum();
-        self.sb.set_free_blocks_count(free_blocks);
+        let free: u64 = groups.iter().map(|d| u64::from(d.free_blocks_count())).sum();
+        self.sb.set_free_blocks_count(free << self.g.cluster_bits);
         self.sb.free_inodes_count = (self.g.inodes_count - used_inodes).into();
         self.sb.overhead_clusters = lo32(overhead).into();
         self.sb.kbytes_written = self.kbytes(places, &bitmaps).into();
@@ -70,6 +70,7 @@ impl Maker<'_> {
     ) -> GroupDesc {
         let g = self.g;
         let (start, blocks) = (g.group_start(n), u64::from(g.blocks_in_group(n)));
+        let clusters = u64::from(g.clusters_in_group(n));
         let first_inode = u64::from(n) * u64::from(g.inodes_per_group);
         let used =
             u64::from(used_inodes).saturating_sub(first_inode).min(g.inodes_per_group.into());
@@ -77,7 +78,8 @@ impl Maker<'_> {
         desc.set_block_bitmap(at.block_bitmap);
         desc.set_inode_bitmap(at.inode_bitmap);
         desc.set_inode_table(at.inode_table);
-        desc.set_free_blocks_count(lo32(blocks - self.space.taken_in(start, start + blocks)));
+        let taken = self.space.taken_in(start, start + blocks) >> g.cluster_bits;
+        desc.set_free_blocks_count(lo32(clusters - taken));
         desc.set_free_inodes_count(g.inodes_per_group - lo32(used));
         desc.set_used_dirs_count(
             [ino::ROOT, LOST_FOUND].iter().filter(|i| self.is_in(n, **i)).count() as u32,
@@ -97,8 +99,8 @@ impl Maker<'_> {
         if flags & GroupDesc::BLOCK_UNINIT == 0 {
             let mut bits = vec![0xFF; g.block_size.bytes() as usize];
             let own = &mut bits[..g.block_bitmap_bytes()];
-            self.space.bits(start, own);
-            set_bits(own, blocks, own.len() as u64 * 8);
+            self.space.bits(start, g.cluster_bits, own);
+            set_bits(own, clusters, own.len() as u64 * 8);
             if self.sums.metadata() {
                 desc.set_block_bitmap_csum(self.sums.bitmap(&bits[..g.block_bitmap_bytes()]));
             }

@@ -92,14 +92,32 @@ impl Space {
         None
     }
 
-    /// Bits of the blocks `from..from + 8 * out.len()`: 1 is taken. Blocks beyond the device read
-    /// as 0.
-    pub(super) fn bits(&self, from: u64, out: &mut [u8]) {
+    /// Takes the rest of every cluster of `2^bits` blocks of which a block is taken
+    /// (`ext2fs_convert_subcluster_bitmap`).
+    pub(super) fn round_to_clusters(&mut self, bits: u32) {
+        let down = |block: u64| block >> bits << bits;
+        for (start, end) in std::mem::take(&mut self.taken) {
+            let (start, end) = (down(start), down(end + (1 << bits) - 1).min(self.end));
+            match self.taken.last_entry() {
+                Some(mut last) if *last.get() >= start => {
+                    let end = end.max(*last.get());
+                    last.insert(end);
+                }
+                _ => {
+                    self.taken.insert(start, end);
+                }
+            }
+        }
+    }
+
+    /// Bits of the clusters of `2^bits` blocks from `from` on: 1 is taken. Clusters beyond the
+    /// device read as 0. Only whole clusters are taken.
+    pub(super) fn bits(&self, from: u64, bits: u32, out: &mut [u8]) {
         out.fill(0);
-        let to = from + out.len() as u64 * 8;
+        let to = from + (out.len() as u64 * 8 << bits);
         let mut at = from;
         while let Some((s, e)) = self.run_from(at).filter(|(s, _)| *s < to) {
-            set_bits(out, s.max(at) - from, e.min(to) - from);
+            set_bits(out, (s.max(at) - from) >> bits, (e.min(to) - from) >> bits);
             at = e;
         }
     }
@@ -150,7 +168,7 @@ mod tests {
             assert_eq!(space.find(start, to, blocks), found);
         }
         let mut bits = [0u8; 64];
-        space.bits(1, &mut bits);
+        space.bits(1, 0, &mut bits);
         for (i, taken) in model.iter().enumerate().skip(1) {
             assert_eq!(bits[(i - 1) / 8] >> ((i - 1) % 8) & 1 == 1, *taken);
         }

@@ -26,6 +26,8 @@ pub struct World {
 pub struct Setup {
     pub mib: u64,
     pub block_size: u32,
+    /// With bigalloc.
+    pub cluster_size: Option<u32>,
     pub era: &'static str,
     pub features: Features,
     pub device: &'static str,
@@ -68,6 +70,7 @@ impl Setup {
         Setup {
             mib: 64,
             block_size: 4096,
+            cluster_size: None,
             era,
             features: Features::era_2012(),
             device: "fixed",
@@ -102,6 +105,10 @@ impl Setup {
     pub fn image(&self) -> Medium {
         let mut o = MkfsOptions::new(self.mib << 20, self.features);
         o.block_size = Some(self.block_size);
+        o.cluster_size = self.cluster_size;
+        if self.cluster_size.is_some() {
+            o.features = o.features.set("bigalloc", true).expect("known");
+        }
         o.uuid = [7; 16];
         o.hash_seed = [9; 16];
         o.now = 1_388_534_400;

@@ -70,6 +70,13 @@ pub static CONFIGS: &[Config] = &[
     Config { name: "ext4-1k", ours: "block_size=1024", mkfs: "-b 1024", recorded: false, ..PLAIN },
     Config { name: "ext4-2k", ours: "block_size=2048", mkfs: "-b 2048", recorded: false, ..PLAIN },
     Config {
+        name: "ext4-bigalloc",
+        ours: "cluster=16k",
+        mkfs: "-O bigalloc -C 16384",
+        recorded: false,
+        ..PLAIN
+    },
+    Config {
         name: "ext4-nodelalloc-nofua",
         ours: "nodelalloc",
         mount: "nodelalloc",

@@ -57,6 +57,9 @@ pub(super) fn replay(
     if report.scan_end == wp_jbd2::ScanEnd::Clean {
         return Ok(none);
     }
+    if image.geometry().cluster_bits > 0 {
+        return Err(FsError::Unsupported("fast commits of an ext4 with bigalloc".to_owned()));
+    }
     let inode_bytes = image.geometry().inode_bytes;
     let mut scan = Scan::new(report.end_tid, inode_bytes);
     let mut area = Vec::new();

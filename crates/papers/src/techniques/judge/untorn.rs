@@ -1,8 +1,7 @@
 //! Untorn writes: torn pages over all crash states by page, drive and flag; the errors of calls
 //! that cannot be; and what a doublewrite buffer costs.
 //!
-//! Left out:   ext4 with `bigalloc`, so untorn writes of several blocks are those of the block
-//!             device; MySQL.
+//! Left out:   MySQL.
 
 mod doublewrite;
 mod refused;
@@ -13,12 +12,15 @@ use wp_machine::MachineError;
 use super::{Ask, Observed};
 use crate::claims::Measured;
 
-/// The claims. What needs bigalloc, or a set-up that nobody published, is not modelled.
+/// The claims. What needs a set-up that nobody published is not modelled.
 pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, MachineError> {
-    const NO_BIGALLOC: &str = "images with bigalloc are refused, and without it ext4 writes one \
-                               block untorn";
-    let row = torn::ROWS.iter().find(|row| row.is_claimed_plain()).expect("a row of the table");
-    let plain = torn::count(row, ask)?;
+    let row = |is: fn(&torn::Row) -> bool| {
+        torn::ROWS.iter().find(|row| is(row)).expect("a row of the table")
+    };
+    let untorn = torn::count(row(torn::Row::is_claimed_untorn), ask)?;
+    let plain = torn::count(row(torn::Row::is_claimed_plain), ask)?;
+    let mixed = torn::count_mixed(ask, false)?;
+    let committed = torn::count_mixed(ask, true)?;
     let (calls, wrong) = refused::differing()?;
     let why = match wrong.is_empty() {
         true => format!("of {calls} calls"),
@@ -26,13 +28,22 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
     };
     let write = doublewrite::ratio(ask)?;
     Ok(vec![
-        ("untorn.16k", Measured::not_modelled(NO_BIGALLOC)),
+        (
+            "untorn.16k",
+            Measured::value(untorn.torn as f64).why(format!("in {} states", untorn.states)),
+        ),
         (
             "untorn.16k.plain",
             Measured::value(plain.torn as f64)
-                .why(format!("in {} states, ext4 without bigalloc", plain.states)),
+                .why(format!("in {} states, ext4 with bigalloc", plain.states)),
         ),
-        ("untorn.mixed", Measured::not_modelled(NO_BIGALLOC)),
+        (
+            "untorn.mixed",
+            Measured::value(mixed.torn as f64).why(format!(
+                "in {} states; with the commit {} in {}",
+                mixed.states, committed.torn, committed.states
+            )),
+        ),
         ("untorn.refuse", Measured::value(wrong.len() as f64).why(why)),
         (
             "untorn.dblwr",
