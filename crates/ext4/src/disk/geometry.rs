@@ -186,6 +186,10 @@ impl Geometry {
         if sb.has_incompat(incompat::META_BG) {
             return Err(FsError::Unsupported("ext4 with meta_bg".to_owned()));
         }
+        if sb.has_ro_compat(ro_compat::BIGALLOC) && sb.log_block_size.get() == 0 {
+            // Its super block is in block 1, and its first group begins with block 0.
+            return Err(FsError::Unsupported("ext4 with bigalloc and blocks of 1 KiB".to_owned()));
+        }
         Ok(())
     }
 
@@ -197,9 +201,6 @@ impl Geometry {
         if !sb.has_incompat(incompat::EXTENTS) {
             let what = "bigalloc without extent: no kernel mounts it";
             return Err(FsError::Unsupported(what.to_owned()));
-        }
-        if sb.log_block_size.get() == 0 {
-            return Err(FsError::Unsupported("ext4 with bigalloc and blocks of 1 KiB".to_owned()));
         }
         let (block, cluster) = (sb.log_block_size.get(), sb.log_cluster_size.get());
         let bits = cluster.checked_sub(block).filter(|_| cluster <= CLUSTER_LOG_MAX);
