@@ -1,5 +1,5 @@
-//! O3 of atomic writes: all blocks and the length that a commit made are there, or none. Likewise of
-//! an untorn write (`RWF_ATOMIC`).
+//! O3 of atomic writes: all blocks and the length that a commit made are there, or none. Likewise
+//! of an untorn write (`RWF_ATOMIC`).
 
 use crate::ledger::{Commit, FileLife};
 use crate::oracle::Judge;

@@ -232,6 +232,32 @@ fn a_mixed_range_is_one_untorn_write() {
     assert!(all.iter().all(|(_, n)| *n == 32), "{all:?}");
 }
 
+/// Extents that continue each other in two leaves of the tree are one mapping: no page needs a
+/// commit, wherever the leaves meet.
+#[test]
+fn leaves_that_meet_within_a_page_do_not_tear_it() {
+    let m = machine("ext4,era=6.18,cluster=16k", &WHOLE);
+    m.record(Class::BLOCK);
+    let pages = 300u64;
+    on(&m, async move |v| {
+        let direct = OpenFlags { direct: true, ..OpenFlags::CREATE };
+        let fd = v.open("f", direct, 0o644).await.expect("made");
+        v.ftruncate(fd, pages * u64::from(PAGE)).await.expect("sets the length");
+        // Every second block is an extent of its own, so that the tree has leaves; then the rest.
+        for block in (0..4 * pages).step_by(2).chain((1..4 * pages).step_by(2)) {
+            v.pwrite(fd, block * 4096, &[bytes(block, 4096)]).await.expect("writes");
+        }
+        v.fsync(fd).await.expect("syncs");
+        for page in 0..pages {
+            let at = page * u64::from(PAGE);
+            assert_eq!(answer(&v, fd, at, PAGE).await, Ok(u64::from(PAGE)), "page {page}");
+        }
+    });
+    let all = issued(&m);
+    assert_eq!(all.len(), 300);
+    assert!(all.iter().all(|(_, n)| *n == 32));
+}
+
 #[test]
 fn fio_writes_untorn_with_atomic() {
     let text = |engine: &str| {

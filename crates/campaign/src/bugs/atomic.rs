@@ -1,6 +1,6 @@
 //! Bugs of atomic writes in Linux: of F2FS', found by [`crate::programs::atomic`], and of ext4's
-//! untorn writes of several blocks. N50 was read in the source, and no drive here shows it in a real
-//! kernel.
+//! untorn writes of several blocks. N50 was read in the source, and no drive here shows it in a
+//! real kernel.
 
 use wp_crash::Rule;
 
@@ -28,8 +28,11 @@ pub static BUGS: &[Bug] = &[
         fixed: clusters!(",untorn_commit"),
         rule: Rule::MixedVersions,
         programs: Programs::Text(
-            "open 0 a rw,creat,direct\nftruncate 0 8192\npwrite 0 4096 0 1\nfsync 0\n\
-             pwrite 0 4096 4096 2\npwrite 0 8192 0 3 atomic",
+            "open 0 a rw,creat,direct\nftruncate 0 49152\npwrite 0 4096 0 1\n\
+             pwrite 0 8192 16384 2\npwrite 0 4096 40960 3\nfsync 0\npwrite 0 12288 4096 4\n\
+             pwrite 0 8192 24576 5\npwrite 0 8192 32768 6\npwrite 0 16384 0 7 atomic\n\
+             pwrite 0 16384 16384 8 atomic\npwrite 0 16384 32768 9 atomic\n\
+             pwrite 0 8192 0 10\npwrite 0 8192 16384 11",
         ),
         ..BUG
     },

@@ -10,19 +10,13 @@ pub(super) const RFLUSH: Setting<'static> = Setting {
     ..FIXED
 };
 
-/// A drive that keeps a block whole, and tears all else at sectors; for programs of its own.
+/// A drive that keeps a cluster of ext4 whole, and tears all else at sectors; for programs of its
+/// own.
 pub(super) const UNTORN: Setting<'static> = Setting {
     name: "6.18 untorn",
-    params: &[("capacity_bytes", 24 << 20), ("atomic_bytes", 4096)],
+    fs: "era=6.18,cluster=16k",
+    params: &[("capacity_bytes", 24 << 20), ("atomic_bytes", 16 << 10)],
     count: 0,
     atomic: Some(512),
     ..WILD
-};
-
-/// A drive that keeps a cluster of ext4 whole; for programs of its own.
-pub(super) const UNTORN_CLUSTERS: Setting<'static> = Setting {
-    name: "6.18 untorn clusters",
-    fs: "era=6.18,cluster=16k",
-    params: &[("capacity_bytes", 24 << 20), ("atomic_bytes", 16 << 10)],
-    ..UNTORN
 };

@@ -15,7 +15,7 @@ use super::super::programs::{far, logged, moved, ordered};
 use super::super::sequences::Of;
 use super::super::wild::{self, Extras};
 use super::super::{Space, sequences, stress};
-use super::of_techniques::{RFLUSH, UNTORN, UNTORN_CLUSTERS};
+use super::of_techniques::{RFLUSH, UNTORN};
 
 /// Which programs a setting plays.
 #[derive(Clone, Copy, Debug)]
@@ -476,7 +476,6 @@ pub const SETTINGS: &[Setting<'static>] = &[
     Setting { name: "f2fs posix", fs: "mode=lfs,wait_first_node,fsync_mode=posix", ..FIXED },
     RFLUSH,
     UNTORN,
-    UNTORN_CLUSTERS,
     ZONED,
     Setting { name: "f2fs oprw", fs: "wait_first_node,fsync_mode=posix,oprw", ..ZONED },
     Setting { name: "f2fs wild", programs: Programs::Wild(40), count: 16, ..FIXED },

@@ -1,5 +1,5 @@
-//! Atomic writes of F2FS: what is written between a start and a commit is nobody's until the commit,
-//! whose version has all of it. An untorn write (`RWF_ATOMIC`) is a commit of its own.
+//! Atomic writes of F2FS: what is written between a start and a commit is nobody's until the
+//! commit, whose version has all of it. An untorn write (`RWF_ATOMIC`) is a commit of its own.
 //!
 //! Invariants: 1. no version of a block or length is made between a start and its commit: whatever
 //!                of that is there is what the file never held;
@@ -12,7 +12,7 @@ use wp_medium::Slice;
 use wp_vfs::AtomicWrite;
 use wp_workload::program::Call;
 
-use super::{Basis, Did, Ledger, Object, SizeVersion, Walk};
+use super::{Basis, Did, Ledger, Object, Open, SizeVersion, Walk};
 
 /// An atomic write under way.
 #[derive(Clone, Debug)]
@@ -82,9 +82,23 @@ impl Ledger {
         true
     }
 
+    /// [`Ledger::written`], `atomic`: by an untorn write.
+    pub(super) fn wrote(
+        &mut self,
+        n: u32,
+        open: Open,
+        range: (u64, u64),
+        (atomic, walk): (bool, &mut Walk),
+    ) {
+        if atomic {
+            self.untorn(open.object, n + 1, range);
+        }
+        self.written(n, open, range, walk);
+    }
+
     /// An untorn write of bytes `from..to` has changed the file: whole or not at all, but with no
     /// promise of when.
-    pub(super) fn untorn(&mut self, object: Object, version: u32, (from, to): (u64, u64)) {
+    fn untorn(&mut self, object: Object, version: u32, (from, to): (u64, u64)) {
         if from >= to {
             return;
         }

@@ -246,7 +246,7 @@ impl Ledger {
     }
 
     /// What a write promises that has ended.
-    fn written(&mut self, n: u32, open: Open, (from, to): (u64, u64), walk: &Walk) {
+    pub(super) fn written(&mut self, n: u32, open: Open, (from, to): (u64, u64), walk: &Walk) {
         let synced = self.is_synchronous(open);
         if !synced && !open.direct {
             return;
@@ -322,16 +322,13 @@ impl Ledger {
                 // Beside an asynchronous write of the same bytes it need not be the later one.
                 let is_raced = walk.is_raced(o.object, (*at, *at + u64::from(len)));
                 self.write(o.object, version, *at, &data.part(asked, all, (0, len)), is_raced);
-                if *atomic && !is_raced {
-                    self.untorn(o.object, version, (*at, *at + u64::from(len)));
-                }
                 if o.direct && len < all {
                     // What it does not answer for may have gone to the device all the same.
                     let (at, rest) = (*at + u64::from(len), data.part(asked, all, (len, all)));
                     self.write(o.object, version, at, &rest, true);
                 }
                 if !is_raced {
-                    self.written(n, o, (*at, *at + u64::from(len)), walk);
+                    self.wrote(n, o, (*at, *at + u64::from(len)), (*atomic, walk));
                 }
             }
             Call::MmapWrite { fd, len, at, data } => {

@@ -80,8 +80,8 @@ impl Walk<'_, '_> {
         self.s.add(kind, place, found, expected);
     }
 
-    /// Claims a run, but for its first cluster if that is the one where the last run ended; is it on
-    /// the device, and was none of it claimed before? One finding an inode about blocks claimed
+    /// Claims a run, but for its first cluster if that is the one where the last run ended; is it
+    /// on the device, and was none of it claimed before? One finding an inode about blocks claimed
     /// twice is enough.
     fn claim(&mut self, start: u64, blocks: u32, goes_on: bool) -> bool {
         if !self.s.spend(u64::from(blocks) + 1) {

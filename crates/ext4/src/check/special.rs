@@ -69,13 +69,12 @@ pub(super) fn reserved(s: &mut State<'_>, number: u32, i: &Inode) {
         }
         let pointers = if extents { 0..0 } else { 0..12 };
         for p in pointers.map(|n| u64::from(i.pointer(n))).filter(|p| *p != 0) {
-            let (cluster, _) = s.clusters(p, 1);
-            s.claimed.add(cluster);
+            s.claimed.add(p >> s.g.cluster_bits);
             let first = u64::from(s.g.first_data_block);
             if (first..=first + u64::from(s.g.gdt_blocks)).contains(&p) {
                 let expected = "no block of the super block or the group descriptors";
                 s.add(Kind::BlockTwice, place("i_block"), p, expected);
-            } else if s.meta.has(cluster) {
+            } else if s.meta.has(p >> s.g.cluster_bits) {
                 let expected = "no bitmap and no block of an inode table: move it";
                 s.add(Kind::BlockTwice, place("i_block"), p, expected);
             } else if !s.g.holds(p, 1) {

@@ -92,6 +92,20 @@ pub(super) fn super_block(
     Ok(Some((sb, g)))
 }
 
+/// What a super block says of clusters, and what it must be. With bigalloc that is part of the
+/// geometry.
+fn cluster_values(sb: &SuperBlock, g: &Geometry) -> Vec<(&'static str, u32, u32, &'static str)> {
+    if sb.has_ro_compat(ro_compat::BIGALLOC) {
+        return Vec::new();
+    }
+    let log = (sb.log_cluster_size.get(), sb.log_block_size.get());
+    let per = sb.clusters_per_group.get();
+    vec![
+        ("s_log_cluster_size", log.0, log.1, "s_log_block_size"),
+        ("s_clusters_per_group", per, g.blocks_per_group, "s_blocks_per_group"),
+    ]
+}
+
 fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     let place = |field: &str| format!("super block, {field}");
     let mut value = |field: &str, is_right: bool, found: u64, expected: &str| {
@@ -107,14 +121,9 @@ fn values(sb: &SuperBlock, g: &Geometry, report: &mut Report) {
     let desc = sb.desc_size.get();
     let is_size = desc <= 1024 && (desc == 0 || desc.is_power_of_two());
     value("s_desc_size", is_size, desc.into(), "0 or a power of two up to 1024");
-    // With bigalloc the two are part of the geometry.
-    let is_big = sb.has_ro_compat(ro_compat::BIGALLOC);
-    let log = sb.log_cluster_size.get();
-    let is_right = is_big || log == sb.log_block_size.get();
-    value("s_log_cluster_size", is_right, log.into(), "s_log_block_size");
-    let per = sb.clusters_per_group.get();
-    let is_right = is_big || per == g.blocks_per_group;
-    value("s_clusters_per_group", is_right, per.into(), "s_blocks_per_group");
+    for (field, found, expected, name) in cluster_values(sb, g) {
+        value(field, found == expected, found.into(), name);
+    }
     let journal = sb.journal_inum.get();
     let has_journal = sb.has_compat(compat::HAS_JOURNAL);
     value("s_journal_inum", has_journal || journal == 0, journal.into(), "0 without has_journal");

@@ -96,14 +96,9 @@ impl Geometry {
         }
         let (blocks, per_group) = (sb.blocks_count(), sb.blocks_per_group.get());
         let cluster_bits = Self::cluster_bits_of(sb)?;
-        let clusters = per_group >> cluster_bits;
-        let is_whole = per_group.is_multiple_of(8 << cluster_bits);
-        if per_group < 256 || clusters > bits || !is_whole {
-            return wrong(
-                "s_blocks_per_group",
-                per_group.into(),
-                "a multiple of 8 clusters, 256 blocks or more, at most a block's bits in clusters",
-            );
+        if !Self::is_group(per_group, cluster_bits, bits) {
+            let expected = "a multiple of 8 from 256 to a block's bits; of clusters with bigalloc";
+            return wrong("s_blocks_per_group", per_group.into(), expected);
         }
         if blocks <= u64::from(first) {
             return wrong("s_blocks_count", blocks, "more than s_first_data_block");
@@ -191,6 +186,13 @@ impl Geometry {
             return Err(FsError::Unsupported("ext4 with bigalloc and blocks of 1 KiB".to_owned()));
         }
         Ok(())
+    }
+
+    /// Can a group have this number of blocks, if a bitmap has `bits` bits?
+    fn is_group(blocks: u32, cluster_bits: u32, bits: u32) -> bool {
+        blocks >= 256
+            && blocks >> cluster_bits <= bits
+            && blocks.is_multiple_of(8 << cluster_bits.min(20))
     }
 
     /// [`Geometry::cluster_bits`] of a super block (`ext4_handle_clustersize`).

@@ -25,7 +25,7 @@ use super::inode::Inode;
 use super::mballoc::{FLEX_SIZE_DIRS, Request};
 use super::mount::Ext4;
 use super::prealloc::Preallocs;
-use crate::disk::GroupDesc;
+use crate::disk::{Geometry, GroupDesc};
 
 /// Free-space state of all groups.
 pub(super) struct Groups {
@@ -97,11 +97,12 @@ impl RoughCounter {
 impl Groups {
     /// `goals`: how many groups are remembered for large files. `smp`: see
     /// [`MountOptions::smp`](super::mount::MountOptions::smp).
-    pub(super) fn new(rt: &Rt, groups: u32, goals: u32, smp: bool) -> Groups {
+    pub(super) fn new(rt: &Rt, geo: &Geometry, goals: u32, smp: bool) -> Groups {
+        let (groups, cluster_bits) = (geo.groups, geo.cluster_bits);
         Groups {
             bits: RefCell::new((0..groups).map(|_| None).collect()),
             load: Lock::new(rt, "block group load", ()),
-            prealloc: RefCell::default(),
+            prealloc: RefCell::new(Preallocs::new(cluster_bits)),
             streams: vec![Cell::new(0); goals.max(1) as usize],
             unread: Cell::new(groups),
             joins: Cell::new(0),
@@ -364,7 +365,8 @@ impl Ext4 {
         }
     }
 
-    /// Records in bitmap and descriptor that `len` clusters from block `start` on are taken or free.
+    /// Records in bitmap and descriptor that `len` clusters from block `start` on are taken or
+    /// free.
     async fn record(&self, h: &Handle, start: u64, len: u32, taken: bool) -> FsResult<()> {
         let (group, bit) =
             self.geo.locate_cluster(start).ok_or(FsError::Invalid("block number"))?;
@@ -442,8 +444,8 @@ impl Ext4 {
         })
     }
 
-    /// Returns blocks, and with bigalloc all of the clusters that they are in. They can be given out
-    /// again once this transaction is durable.
+    /// Returns blocks, and with bigalloc all of the clusters that they are in. They can be given
+    /// out again once this transaction is durable.
     ///
     /// `metadata`: they were logged as metadata, so the journal must not replay over their next
     /// owner.

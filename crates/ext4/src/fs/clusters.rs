@@ -19,8 +19,16 @@ use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Handle;
 use wp_rt::soon;
 
+use super::extents::METADATA_PER_CUT;
 use super::inode::Inode;
+use super::mballoc::Request;
 use super::mount::Ext4;
+use crate::disk::Extent;
+
+/// Extents that one step of a cut takes at most.
+pub(super) const PIECES_PER_CUT: usize = 64;
+/// Nodes that one step of a cut may free.
+const NODES_PER_CUT: u32 = 8;
 
 /// Delayed blocks of a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +41,12 @@ pub(super) struct Delayed {
 
 /// A piece of a file's map that goes: first logical block, first block, blocks.
 pub(super) type Gone = (u64, u64, u32);
+
+/// What lies behind the first `keep` blocks of an extent.
+pub(super) fn piece_behind(e: &Extent, keep: u32) -> Gone {
+    let skip = u64::from(keep);
+    (u64::from(e.logical()) + skip, e.start() + skip, e.blocks() - keep)
+}
 
 impl Ext4 {
     /// Adds `clusters` (may be negative) to what the inode says that it owns (`i_blocks`).
@@ -52,9 +66,16 @@ impl Ext4 {
         blocks << self.geo.cluster_bits
     }
 
+    /// Revoke credits of a handle for one step of a cut: its blocks and a path of nodes; with
+    /// bigalloc the rest of the clusters at both ends of each extent, too.
+    pub(super) fn revokes_of_cut(&self) -> u32 {
+        let ends = if self.geo.cluster_bits == 0 { 0 } else { 2 * PIECES_PER_CUT as u32 };
+        METADATA_PER_CUT + self.revokes(NODES_PER_CUT + ends)
+    }
+
     /// The place of `logical`, a hole, in a cluster that a neighbour has already, and how many of
     /// `want` blocks lie there (`get_implied_cluster_alloc`).
-    pub(super) fn implied(
+    fn implied(
         &self,
         logical: u64,
         want: u32,
@@ -71,6 +92,52 @@ impl Ext4 {
             (None, None) => return None,
         };
         Some((place, len))
+    }
+
+    /// Takes space for a file's blocks from `rq.logical` on, a hole, whose goal is this block's:
+    /// first block, how many of `rq.want` blocks have a place there, and the clusters that were
+    /// taken for them (first block, how many; none where a neighbour has the cluster).
+    pub(super) async fn take_for_map(
+        &self,
+        h: &Handle,
+        rq: &Request<'_>,
+    ) -> FsResult<(u64, u32, (u64, u32))> {
+        if self.geo.cluster_bits == 0 {
+            let (phys, len) = self.take_blocks(h, rq).await?;
+            return Ok((phys, len, (phys, len)));
+        }
+        let (logical, want) = (rq.logical, rq.want);
+        if let Some((phys, len)) = self.implied(logical, want, [rq.left, rq.right]) {
+            return Ok((phys, len, (phys, 0)));
+        }
+        // A cluster that blocks behind have already is theirs (`ext4_ext_check_overlap`).
+        let room = rq.right.map_or(u64::MAX, |(r, _)| self.geo.cluster_floor(r) - logical);
+        let want = u64::from(want).min(room);
+        let skip = logical - self.geo.cluster_floor(logical);
+        let rq = Request {
+            // The kernel's number wraps, too.
+            goal: rq.goal.wrapping_sub(skip),
+            logical: logical - skip,
+            want: self.geo.clusters_of(skip + want) as u32,
+            ..*rq
+        };
+        let (start, n) = self.take_blocks(h, &rq).await?;
+        let len = u64::from(self.blocks_in(n.into())) - skip;
+        Ok((start + skip, len.min(want) as u32, (start, n)))
+    }
+
+    /// Hands back what [`Ext4::take_for_map`] took.
+    pub(super) async fn return_taken(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Inode,
+        (start, clusters): (u64, u32),
+    ) -> FsResult<()> {
+        if clusters == 0 {
+            return Ok(());
+        }
+        self.count_clusters(inode, -i64::from(clusters))?;
+        self.return_blocks(h, start, self.blocks_in(clusters.into()), false).await
     }
 
     /// Is one of blocks `from..to` mapped? The caller holds `map_lock`.
@@ -146,6 +213,9 @@ impl Ext4 {
     /// Clusters of `logical` and what follows have been given places: none of them is promised any
     /// more, whatever delayed blocks they still have.
     pub(super) fn claim_clusters(&self, inode: &Inode, logical: u64, clusters: u32) {
+        if self.geo.cluster_bits == 0 {
+            return;
+        }
         let first = logical >> self.geo.cluster_bits;
         let mut delayed = inode.delayed.borrow_mut();
         for (_, d) in delayed.range_mut(first..first + u64::from(clusters)) {

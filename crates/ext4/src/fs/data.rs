@@ -472,8 +472,8 @@ impl Ext4 {
         }
     }
 
-    /// The same for a block of which the map says `found`; `placed`: another block of its cluster has
-    /// a place. The caller holds the map.
+    /// The same for a block of which the map says `found`; `placed`: another block of its cluster
+    /// has a place. The caller holds the map.
     pub(super) fn promise(
         &self,
         inode: &Inode,

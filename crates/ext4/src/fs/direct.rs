@@ -381,12 +381,7 @@ impl Ext4 {
         let mut failed = Ok(());
         let plug = self.bdev.queue().plug();
         while at < end {
-            let untorn = how.has(Flags::ATOMIC) && self.opts.era.untorn_by_clusters;
-            let mapped = match untorn {
-                true => Box::pin(self.map_untorn(inode, at, end)).await,
-                false => self.map_piece(inode, at, end).await,
-            };
-            let piece = match mapped {
+            let piece = match self.map_as(inode, (at, end), how).await {
                 Ok(piece) => piece,
                 Err(e) => {
                     failed = Err(e);
@@ -464,18 +459,19 @@ impl Ext4 {
         }
         failed?;
         if unwritten && site::DIRECT_CONVERT.on() {
-            let (from, to) = (offset / bs, end.div_ceil(bs));
-            match io.is_untorn() && self.opts.era.untorn_by_clusters {
-                true => Box::pin(self.convert_whole(inode, from, to)).await?,
-                false => Box::pin(self.convert_range(inode, from, to)).await?,
-            }
+            Box::pin(self.convert_written(inode, offset / bs, end.div_ceil(bs), io)).await?;
         }
         Ok(fua)
     }
 
     /// The place of the block at byte `at`, given one if it has none, and of what follows it up to
     /// `end` (`ext4_iomap_begin`).
-    async fn map_piece(self: &Rc<Self>, inode: &Rc<Inode>, at: u64, end: u64) -> FsResult<Piece> {
+    pub(super) async fn map_piece(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        at: u64,
+        end: u64,
+    ) -> FsResult<Piece> {
         let bs = u64::from(self.bs().bytes());
         let block = at / bs;
         let last = end.div_ceil(bs).min(block + MAP_BLOCKS);
@@ -555,33 +551,6 @@ impl Ext4 {
                 Ok(Piece { run, fresh: true })
             }
         }
-    }
-
-    /// Converts what was unwritten in blocks `from..to`, an extent a handle
-    /// (`ext4_convert_unwritten_extents`).
-    async fn convert_range(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
-        let mut at = from;
-        while at < to {
-            let h = soon!(self.start(CREDITS_ALLOCATE))?;
-            let map = inode.map_lock.lock().await;
-            let out = async {
-                let run = match soon!(self.lookup(inode, at))? {
-                    Ok(run) => run,
-                    Err(hole) => return Ok(at.saturating_add(hole)),
-                };
-                let end = to.min(at + u64::from(run.len));
-                self.set_state(&h, inode, at, end, false).await?;
-                soon!(self.write_inode(&h, inode))?;
-                if site::DIRECT_TID.on() {
-                    inode.datasync_tid.set(h.tid());
-                }
-                Ok(end)
-            }
-            .await;
-            drop(map);
-            at = soon!(self.stop(h, out))?;
-        }
-        Ok(())
     }
 
     /// The end of a write that grows the file: the new size and off the orphan chain

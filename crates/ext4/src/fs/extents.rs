@@ -13,7 +13,7 @@ use wp_jbd2::Handle;
 use wp_rt::soon;
 use zerocopy::IntoBytes;
 
-use super::clusters::Gone;
+use super::clusters::{Gone, PIECES_PER_CUT, piece_behind};
 use super::inode::Inode;
 use super::mballoc::{Purpose, Request};
 use super::mount::Ext4;
@@ -26,10 +26,6 @@ pub(super) const GROUPS_PER_CUT: usize = 16;
 
 /// Blocks of metadata that one step of a cut may return: each takes a revoke credit.
 pub(super) const METADATA_PER_CUT: u32 = 512;
-/// Extents that one step of a cut takes at most.
-const PIECES_PER_CUT: usize = 64;
-/// Nodes that it may free.
-const NODES_PER_CUT: u32 = 8;
 
 /// A run of mapped blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,13 +158,6 @@ impl Inode {
 }
 
 impl Ext4 {
-    /// Revoke credits of a handle for one step of a cut: its blocks and a path of nodes; with
-    /// bigalloc the rest of the clusters at both ends of each extent, too.
-    pub(super) fn revokes_of_cut(&self) -> u32 {
-        let ends = if self.geo.cluster_bits == 0 { 0 } else { 2 * PIECES_PER_CUT as u32 };
-        METADATA_PER_CUT + self.revokes(NODES_PER_CUT + ends)
-    }
-
     fn load_node(
         &self,
         inode: &Inode,
@@ -363,30 +352,13 @@ impl Ext4 {
         };
         let want = want.min(longest(unwritten));
         let goal = self.goal(inode, &path, l);
-        let is_big = self.geo.cluster_bits > 0;
-        let had = if is_big { self.implied(logical, want, [left, right]) } else { None };
-        let (phys, len, taken) = match had {
-            Some((phys, len)) => (phys, len, None),
-            None => {
-                // A cluster that blocks behind have already is theirs (`ext4_ext_check_overlap`).
-                let room = right.map_or(u64::MAX, |(r, _)| self.geo.cluster_floor(r) - logical);
-                let want = u64::from(want).min(room) as u32;
-                let skip = logical - self.geo.cluster_floor(logical);
-                // The kernel's number wraps, too.
-                let (goal, logical) = (goal.wrapping_sub(skip), logical - skip);
-                let n = self.geo.clusters_of(skip + u64::from(want)) as u32;
-                let rq = Request { inode, purpose, logical, goal, want: n, left, right, promised };
-                let (start, n) = self.take_blocks(h, &rq).await?;
-                let len = u64::from(self.blocks_in(n.into())) - skip;
-                (start + skip, len.min(want.into()) as u32, Some((start, n)))
-            }
-        };
+        let rq = Request { inode, purpose, logical, goal, want, left, right, promised };
+        let (phys, len, taken) = self.take_for_map(h, &rq).await?;
         if !inode.is_dir() {
             self.forget_aliases(phys, len).await;
         }
-        let clusters = taken.map_or(0, |(_, n)| n);
         let new = Extent::new(l, phys, len, unwritten);
-        self.count_clusters(inode, clusters.into())?;
+        self.count_clusters(inode, taken.1.into())?;
         let merge = fill != Fill::BeforeIo;
         // A tree of the root alone is stored with its inode.
         let with_inode = path.len() == 1;
@@ -400,19 +372,14 @@ impl Ext4 {
             // The tree has no room and the disk no block for a node: hand the data blocks back. The
             // tree may have become higher meanwhile.
             self.discard_prealloc(inode);
-            if let Some((start, n)) = taken {
-                self.count_clusters(inode, -i64::from(n))?;
-                Box::pin(self.return_blocks(h, start, self.blocks_in(n.into()), false)).await?;
-            }
+            Box::pin(self.return_taken(h, inode, taken)).await?;
             soon!(self.write_inode(h, inode))?;
             return Err(e);
         }
         if !with_inode {
             soon!(self.write_inode(h, inode))?;
         }
-        if is_big {
-            self.claim_clusters(inode, logical, clusters);
-        }
+        self.claim_clusters(inode, logical, taken.1);
         // Unwritten blocks are for their conversion, or for fallocate, to count.
         if !unwritten && site::ALLOC_TID.on() {
             inode.datasync_tid.set(h.tid());
@@ -696,10 +663,8 @@ impl Ext4 {
             // One step must fit the handle: a bitmap and perhaps a descriptor block a group.
             let group = self.geo.locate_block(e.start()).map_or(0, |(g, _)| g);
             let new_group = !groups.contains(&group);
-            if freed.len() >= PIECES_PER_CUT
-                || room == 0
-                || (new_group && groups.len() >= GROUPS_PER_CUT)
-            {
+            let full = freed.len() >= PIECES_PER_CUT || room == 0;
+            if full || (new_group && groups.len() >= GROUPS_PER_CUT) {
                 more_here = true;
                 break;
             }
@@ -712,8 +677,7 @@ impl Ext4 {
             let keep = keep.max(e.blocks().saturating_sub(room));
             more_here |= keep > wanted;
             room = room.saturating_sub(e.blocks() - keep);
-            let logical = u64::from(e.logical()) + u64::from(keep);
-            freed.push((logical, e.start() + u64::from(keep), e.blocks() - keep));
+            freed.push(piece_behind(&e, keep));
             leaf.leaf.pop();
             if keep > 0 {
                 leaf.leaf.push(Extent::new(e.logical(), e.start(), keep, e.is_unwritten()));

@@ -12,7 +12,7 @@ use wp_rt::{MaybeReady, soon};
 use super::inode::{Inode, NewInode};
 use super::mount::Ext4;
 use super::orlov::Parent;
-use crate::disk::GroupDesc;
+use crate::disk::{self, GroupDesc, ro_compat};
 
 /// The first clear bit of `first..end`. Full bytes are passed over whole, eight at a time.
 fn first_clear(bitmap: &[u8], first: u32, end: u32) -> Option<u32> {
@@ -36,6 +36,19 @@ fn full_bytes<const N: usize>(bytes: &[u8]) -> usize {
 }
 
 impl Ext4 {
+    /// `i_extra_isize` of a new inode: what the kernel knows of fields, or more if the super block
+    /// says so, if there is room (`ext4_fill_super`; `i_projid` came with 4.5).
+    pub(super) fn new_extra_isize(&self) -> u16 {
+        let known = if self.opts.era.version >= wp_vfs::Version(4, 5, 0) { 32 } else { 28 };
+        let sb = self.sb.borrow();
+        let mut size: u16 = known;
+        if sb.has_ro_compat(ro_compat::EXTRA_ISIZE) {
+            size = size.max(sb.want_extra_isize.get()).max(sb.min_extra_isize.get());
+        }
+        let room = self.geo.inode_bytes - disk::Inode::BYTES as u16;
+        if size > room { known } else { size }
+    }
+
     /// The group's inode bitmap buffer, verified; computed if the group has no inode yet.
     pub(super) fn inode_bitmap(&self, group: u32) -> MaybeReady<'_, FsResult<Rc<Buffer>>> {
         let (at, unused) = {

@@ -16,7 +16,7 @@ use zerocopy::little_endian::U32;
 use super::clusters::Delayed;
 use super::fast_commit::Tracked;
 use super::mount::Ext4;
-use crate::disk::{self, InodeExtra, InodeSlot, Stamp, inode::flag, ro_compat};
+use crate::disk::{self, InodeExtra, InodeSlot, Stamp, inode::flag};
 
 /// When [`Ext4::write_inode`] puts an inode in its slot.
 ///
@@ -395,19 +395,6 @@ impl Ext4 {
                 Some(_) => order.push_back(ino),
             }
         }
-    }
-
-    /// `i_extra_isize` of a new inode: what the kernel knows of fields, or more if the super block
-    /// says so, if there is room (`ext4_fill_super`).
-    fn new_extra_isize(&self) -> u16 {
-        let known = if self.opts.era.has_projects() { 32 } else { 28 };
-        let sb = self.sb.borrow();
-        let mut size: u16 = known;
-        if sb.has_ro_compat(ro_compat::EXTRA_ISIZE) {
-            size = size.max(sb.want_extra_isize.get()).max(sb.min_extra_isize.get());
-        }
-        let room = self.geo.inode_bytes - disk::Inode::BYTES as u16;
-        if size > room { known } else { size }
     }
 
     /// A new inode in memory; its slot is written by [`Ext4::write_inode`].

@@ -4,10 +4,9 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use wp_base::event::Flags;
 use wp_base::live::{Kind, Tally};
 use wp_base::{BlockSize, FsError, FsResult, Span, Time};
-use wp_block::{Bio, Partition};
+use wp_block::Partition;
 use wp_cache::{Bdev, BufFlag, Buffer, Index, WbPolicy, Writeback};
 use wp_jbd2::{CommitMode, Credits, DualMode, Handle, Journal, JournalOptions, LogMap};
 use wp_rt::{CpuOp, Lock, MaybeReady, Rt, soon};
@@ -28,6 +27,7 @@ use super::lazy_init::LazyInit;
 use super::mount_check::{Literature, ZEROOUT_KIB};
 use super::mount_replay::{replay, view_of};
 use super::orphan_file::OrphanFile;
+use super::super_block::read_super;
 use super::table_trim::{TableTrim, TableTrims};
 use crate::disk::hash::{DirHash, NameHash};
 use crate::disk::{Checksums, Geometry, GroupDesc, SuperBlock, incompat, ino};
@@ -209,7 +209,7 @@ impl Ext4 {
     ///
     /// Errors: `Corrupt` (with the place), `Unsupported` for features that this cannot write, `Io`.
     pub async fn mount(rt: &Rt, part: Partition, opts: MountOptions) -> FsResult<Rc<Ext4>> {
-        let sb = read_super(rt, &part).await?;
+        let sb = read_super(&part).await?;
         features::check(&sb)?;
         let geo = Geometry::from_super(&sb)?;
         let bytes = part.sectors() * wp_base::SECTOR_BYTES;
@@ -231,7 +231,7 @@ impl Ext4 {
         if sb.has_incompat(incompat::RECOVER) {
             replay(rt, &part, &opts).await?;
         }
-        let sb = read_super(rt, &part).await?;
+        let sb = read_super(&part).await?;
         let bs = geo.block_size;
         let wb = Writeback::new(rt, part.clone(), opts.writeback.clone());
         let bdev = Bdev::new(rt, part, bs, &wb);
@@ -254,7 +254,7 @@ impl Ext4 {
         let fs = Rc::new(Ext4 {
             rt: rt.clone(),
             csum: Checksums::of(&sb),
-            groups: Groups::new(rt, geo.groups, goals, opts.smp),
+            groups: Groups::new(rt, &geo, goals, opts.smp),
             bdev,
             wb,
             opts,
@@ -292,7 +292,6 @@ impl Ext4 {
             stopped: Cell::new(false),
             _tally: Tally::new(Kind::World),
         });
-        fs.groups.prealloc.borrow_mut().cluster_bits = fs.geo.cluster_bits;
         fs.verify_descriptors()?;
         fs.count_free();
         let journal = fs.open_journal().await?;
@@ -649,22 +648,4 @@ impl Ext4 {
     pub(super) fn is_mounted(&self) -> bool {
         self.mounted.get()
     }
-}
-
-async fn read_super(rt: &Rt, part: &Partition) -> FsResult<SuperBlock> {
-    let _ = rt;
-    if part.sectors() < 4 {
-        return Err(FsError::corrupt(
-            "ext4 super block",
-            "device length",
-            0,
-            part.sectors() * 512,
-            "2048 bytes or more",
-        ));
-    }
-    let got = part.submit_wait(Bio::read(wp_base::Sector(2), 2, Flags::SYNC | Flags::META)).await;
-    let bytes = wp_medium::Slice::concat(&got.map_err(|_| FsError::Io)?);
-    let sb = SuperBlock::load(&bytes).ok_or(FsError::Io)?;
-    sb.verify(SuperBlock::AT)?;
-    Ok(sb)
 }

@@ -60,7 +60,7 @@ impl Space {
 #[derive(Default)]
 pub(super) struct Preallocs {
     /// [`crate::disk::Geometry::cluster_bits`].
-    pub(super) cluster_bits: u32,
+    cluster_bits: u32,
     /// By inode number.
     files: BTreeMap<u32, Vec<Space>>,
     /// The locality group's, by order, each list by what is left.
@@ -72,6 +72,10 @@ fn list_of(blocks: u32) -> usize {
 }
 
 impl Preallocs {
+    pub(super) fn new(cluster_bits: u32) -> Preallocs {
+        Preallocs { cluster_bits, ..Preallocs::default() }
+    }
+
     /// Takes from what is set aside for the file: (first block, clusters). `logical` is the first
     /// block of a cluster.
     pub(super) fn take_for(&mut self, ino: u32, logical: u64, want: u32) -> Option<(u64, u32)> {
@@ -108,8 +112,8 @@ impl Preallocs {
         Some((start, self.put_small(space, want)))
     }
 
-    /// Files what is left of `space` behind its first `used` clusters. Returns what there is no room
-    /// for in the lists.
+    /// Files what is left of `space` behind its first `used` clusters. Returns what there is no
+    /// room for in the lists.
     pub(super) fn put_small(&mut self, space: Space, used: u32) -> Vec<Space> {
         let left = space.len - used;
         if left == 0 {

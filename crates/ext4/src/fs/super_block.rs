@@ -7,9 +7,11 @@
 //!             `ext4_put_super`, `set_journal_csum_feature_set` (`fs/ext4/super.c`).
 
 use wp_base::event::Flags;
-use wp_base::{Corruption, FsResult};
+use wp_base::{Corruption, FsError, FsResult, Sector};
+use wp_block::{Bio, Partition};
 use wp_cache::BufFlag;
 use wp_jbd2::{Handle, Journal, disk as log};
+use wp_medium::Slice;
 
 use super::mount::Ext4;
 use crate::disk::{Checksums, SuperBlock, compat, incompat, ro_compat};
@@ -187,4 +189,22 @@ impl Ext4 {
             sb.state = (sb.state.get() | SuperBlock::STATE_ERROR).into();
         }
     }
+}
+
+/// Reads the super block of what lies on `part`. Errors: `Corrupt`, `Io`.
+pub(super) async fn read_super(part: &Partition) -> FsResult<SuperBlock> {
+    if part.sectors() < 4 {
+        return Err(FsError::corrupt(
+            "ext4 super block",
+            "device length",
+            0,
+            part.sectors() * 512,
+            "2048 bytes or more",
+        ));
+    }
+    let got = part.submit_wait(Bio::read(Sector(2), 2, Flags::SYNC | Flags::META)).await;
+    let bytes = Slice::concat(&got.map_err(|_| FsError::Io)?);
+    let sb = SuperBlock::load(&bytes).ok_or(FsError::Io)?;
+    sb.verify(SuperBlock::AT)?;
+    Ok(sb)
 }

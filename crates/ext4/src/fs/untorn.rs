@@ -2,10 +2,10 @@
 //!
 //! Rule:       a regular file with extents, past the cache, if the drive keeps so much whole. The
 //!             least unit is a block, the longest a block, too, or with `bigalloc` a cluster.
-//! Picture:    one mapping for the whole range: all of it written, or a hole or one unwritten extent
-//!             that is converted in one transaction when the data are there. Anything else (*mixed*)
-//!             is made written first: holes and unwritten parts are zeroed, and the transaction is
-//!             committed before the data goes.
+//! Picture:    one mapping for the whole range: all of it written, or a hole or one unwritten
+//!             extent that is converted in one transaction when the data are there. Anything else
+//!             (*mixed*) is made written first: holes and unwritten parts are zeroed, and the
+//!             transaction is committed before the data goes.
 //! Over a cut: the range is one bio that is never split, and one request of the drive. Without the
 //!             commit a part of it could come back as zeroes through the old map, beside new data.
 //!             A range that is all written is not committed first, even if some of that is of a
@@ -60,16 +60,24 @@ impl Ext4 {
         }
     }
 
+    /// The place of what a direct write of bytes `at..end` sends next.
+    pub(super) async fn map_as(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        (at, end): (u64, u64),
+        how: Flags,
+    ) -> FsResult<Piece> {
+        if how.has(Flags::ATOMIC) && self.opts.era.untorn_by_clusters {
+            return Box::pin(self.map_untorn(inode, at, end)).await;
+        }
+        self.map_piece(inode, at, end).await
+    }
+
     /// The place of bytes `at..end`, whole blocks, in one piece, made if there is none.
     ///
     /// Waits: for the journal, and for a commit if the range was mixed. Errors: `NoSpace`;
     /// `Invalid` if there is no such piece.
-    pub(super) async fn map_untorn(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        at: u64,
-        end: u64,
-    ) -> FsResult<Piece> {
+    async fn map_untorn(self: &Rc<Self>, inode: &Rc<Inode>, at: u64, end: u64) -> FsResult<Piece> {
         let bs = u64::from(self.bs().bytes());
         let (block, last) = (at / bs, end / bs);
         if end <= inode.size.get() {
@@ -178,14 +186,50 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Converts what was unwritten in blocks `from..to`, in one transaction
-    /// (`ext4_convert_unwritten_extents_atomic`).
-    pub(super) async fn convert_whole(
+    /// Converts what a direct write found unwritten in blocks `from..to`.
+    pub(super) async fn convert_written(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         from: u64,
         to: u64,
+        io: &Kiocb,
     ) -> FsResult<()> {
+        if io.is_untorn() && self.opts.era.untorn_by_clusters {
+            return self.convert_whole(inode, from, to).await;
+        }
+        self.convert_range(inode, from, to).await
+    }
+
+    /// Converts what was unwritten in blocks `from..to`, an extent a handle
+    /// (`ext4_convert_unwritten_extents`).
+    async fn convert_range(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
+        let mut at = from;
+        while at < to {
+            let h = soon!(self.start(CREDITS_ALLOCATE))?;
+            let map = inode.map_lock.lock().await;
+            let out = async {
+                let run = match soon!(self.lookup(inode, at))? {
+                    Ok(run) => run,
+                    Err(hole) => return Ok(at.saturating_add(hole)),
+                };
+                let end = to.min(at + u64::from(run.len));
+                self.set_state(&h, inode, at, end, false).await?;
+                soon!(self.write_inode(&h, inode))?;
+                if site::DIRECT_TID.on() {
+                    inode.datasync_tid.set(h.tid());
+                }
+                Ok(end)
+            }
+            .await;
+            drop(map);
+            at = soon!(self.stop(h, out))?;
+        }
+        Ok(())
+    }
+
+    /// Converts what was unwritten in blocks `from..to`, in one transaction
+    /// (`ext4_convert_unwritten_extents_atomic`).
+    async fn convert_whole(self: &Rc<Self>, inode: &Rc<Inode>, from: u64, to: u64) -> FsResult<()> {
         let h = soon!(self.start(CREDITS_ALLOCATE))?;
         let map = inode.map_lock.lock().await;
         let out = async {

@@ -5,8 +5,9 @@
 //! Invariants: 1. pure: no device, no clock, no randomness; same options, same bytes.
 //!             2. every block that is not all zero is in the layout, once; the medium must read as
 //!                zeroes elsewhere.
-//! Left out:   meta_bg, bigalloc with blocks of 1 KiB or fast_commit, inline_data, quota, encryption, external journals, journals
-//!             without extents, sparse_super2, RAID geometry: one clear [`MkfsError`] each.
+//! Left out:   meta_bg, bigalloc with blocks of 1 KiB or fast_commit, inline_data, quota,
+//!             encryption, external journals, journals without extents, sparse_super2, RAID
+//!             geometry: one clear [`MkfsError`] each.
 //! Source:     mke2fs(8), mke2fs.conf(5), Linux Documentation/filesystems/ext4; rules of placement
 //!             and rounding as e2fsprogs 1.47.0 behaves and its sources describe (facts, no code);
 //!             `tests/mkfs_vs_mke2fs.rs` compares with the real one.

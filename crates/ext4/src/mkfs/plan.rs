@@ -81,7 +81,7 @@ pub(super) fn plan(o: &MkfsOptions) -> Result<Plan, MkfsError> {
         return Err(MkfsError::TooFewInodes(have.into()));
     }
     Ok(Plan {
-        sb: super_block(o, &features, block_size, &sizes),
+        sb: super_block(o, &features, (block_size, bits), &sizes),
         journal_blocks,
         fast_commit_blocks,
         orphan_blocks,
@@ -118,9 +118,7 @@ fn check_options(o: &MkfsOptions, block_size: u32) -> Result<(), MkfsError> {
         return Err(MkfsError::InodeRatio(r));
     }
     if let Some(n) = o.blocks_per_group
-        && (n < 256
-            || n > 8 * block_size && !o.features.has_ro_compat(ro_compat::BIGALLOC)
-            || n % 8 != 0)
+        && (n < 256 || n > 8 * block_size || n % 8 != 0)
     {
         return Err(MkfsError::BlocksPerGroup(n));
     }
@@ -215,6 +213,10 @@ fn cluster_bits(o: &MkfsOptions, f: &Features, block_size: u32) -> Result<u32, M
     if block_size == 1024 {
         return Err(MkfsError::UnsupportedFeatures("bigalloc and blocks of 1 KiB".to_owned()));
     }
+    if let Some(n) = o.blocks_per_group {
+        // Its option counts clusters in mke2fs.
+        return Err(MkfsError::BlocksPerGroup(n));
+    }
     let size = o.cluster_size.unwrap_or(block_size * 16);
     let fits = size.is_power_of_two() && size > block_size && size <= 256 << 20;
     if fits { Ok((size / block_size).ilog2()) } else { Err(MkfsError::ClusterSize(size)) }
@@ -248,7 +250,6 @@ fn wanted_inodes(
 
 /// Sizes that depend on each other.
 struct Sizes {
-    cluster_bits: u32,
     blocks: u64,
     reserved_blocks: u64,
     first_data_block: u32,
@@ -276,9 +277,6 @@ fn fit(
     let mut blocks = asked;
     let mut reserved_blocks = reserved_asked;
     let mut blocks_per_group = o.blocks_per_group.unwrap_or((block_size * 8) << cluster_bits);
-    if cluster_bits > 0 && !blocks_per_group.is_multiple_of(8 << cluster_bits) {
-        return Err(MkfsError::BlocksPerGroup(blocks_per_group));
-    }
     let first_data_block = u32::from(block_size == 1024);
     // Bounded: every round drops a group's rest, or 8 blocks of the group size.
     loop {
@@ -313,7 +311,6 @@ fn fit(
             return Err(MkfsError::TooManyInodes(inodes));
         }
         let sizes = Sizes {
-            cluster_bits,
             blocks,
             reserved_blocks,
             first_data_block,
@@ -431,7 +428,12 @@ fn journal_size(
     Ok((lo32(total), fast))
 }
 
-fn super_block(o: &MkfsOptions, f: &Features, block_size: u32, s: &Sizes) -> SuperBlock {
+fn super_block(
+    o: &MkfsOptions,
+    f: &Features,
+    (block_size, cluster_bits): (u32, u32),
+    s: &Sizes,
+) -> SuperBlock {
     let mut sb = SuperBlock::zeroed();
     let log = block_size.ilog2() - 10;
     sb.inodes_count = (s.inodes_per_group * s.groups).into();
@@ -441,9 +443,9 @@ fn super_block(o: &MkfsOptions, f: &Features, block_size: u32, s: &Sizes) -> Sup
     sb.r_blocks_count_hi = hi32(s.reserved_blocks).into();
     sb.first_data_block = s.first_data_block.into();
     sb.log_block_size = log.into();
-    sb.log_cluster_size = (log + s.cluster_bits).into();
+    sb.log_cluster_size = (log + cluster_bits).into();
     sb.blocks_per_group = s.blocks_per_group.into();
-    sb.clusters_per_group = (s.blocks_per_group >> s.cluster_bits).into();
+    sb.clusters_per_group = (s.blocks_per_group >> cluster_bits).into();
     sb.inodes_per_group = s.inodes_per_group.into();
     sb.wtime = o.now.into();
     sb.max_mnt_count = u16::MAX.into();

@@ -220,8 +220,9 @@ pub static TECHNIQUES: &[Technique] = &[
     },
     Technique {
         name: "untorn",
-        about: "untorn writes: an O_DIRECT write of one block with RWF_ATOMIC is there whole or \
-            not at all after a power failure; a call's flag, no option",
+        about: "untorn writes: an O_DIRECT write of one block (since 6.16 up to a bigalloc cluster) \
+            with RWF_ATOMIC is there whole or not at all after a power failure; a call's flag, no \
+            option",
         origin: Origin::Linux(DIRECT),
         since: Some((6, 13)),
         needs: &[Need::WholeBlocks],

@@ -11,8 +11,8 @@ use crate::journal_conflict::profile;
 
 /// A call, and what Linux answers to it.
 struct Call {
-    /// On ext4 with blocks of 4 KiB, or on the block device?
-    ext4: bool,
+    /// The file system; none: on the block device.
+    fs: &'static str,
     /// Bytes that the drive keeps whole, and its boundary.
     drive: (u64, u64),
     direct: bool,
@@ -22,20 +22,27 @@ struct Call {
     errno: &'static str,
 }
 
+/// With blocks of 4 KiB, and clusters of 16 KiB.
+const EXT4: &str = "ext4,era=6.18,block_size=4096";
+const CLUSTERS: &str = "ext4,era=6.18,block_size=4096,cluster=16k";
 const K4: u32 = 4 << 10;
 const K16: u32 = 16 << 10;
 /// What the drive of most calls keeps whole.
 const DRIVE: (u64, u64) = (16 << 10, 64 << 10);
 
 const fn device(len: u32, at: u64, errno: &'static str) -> Call {
-    Call { ext4: false, drive: DRIVE, direct: true, buffers: 1, len, at, errno }
+    Call { fs: "", drive: DRIVE, direct: true, buffers: 1, len, at, errno }
 }
 
 const fn on_ext4(len: u32, at: u64, errno: &'static str) -> Call {
-    Call { ext4: true, ..device(len, at, errno) }
+    Call { fs: EXT4, ..device(len, at, errno) }
 }
 
-const CALLS: [Call; 21] = [
+const fn on_clusters(len: u32, at: u64, errno: &'static str) -> Call {
+    Call { fs: CLUSTERS, ..device(len, at, errno) }
+}
+
+const CALLS: [Call; 29] = [
     device(512, 0, ""),
     device(K4, 0, ""),
     device(K16, 0, ""),
@@ -60,13 +67,22 @@ const CALLS: [Call; 21] = [
     Call { direct: false, ..on_ext4(K4, 0, "EOPNOTSUPP") },
     Call { direct: false, ..on_ext4(K16, 0, "EINVAL") },
     Call { drive: (2048, 0), ..on_ext4(K4, 0, "EOPNOTSUPP") },
+    on_clusters(K4, 0, ""),
+    on_clusters(K16, 0, ""),
+    on_clusters(2 * K16, 0, "EINVAL"),
+    on_clusters(K16, 4096, "EINVAL"),
+    Call { drive: (8 << 10, 0), ..on_clusters(K16, 0, "EINVAL") },
+    // As Linux 6.18 answers on a loop device, which offers nothing.
+    Call { drive: (0, 0), ..on_clusters(K16, 0, "EOPNOTSUPP") },
+    Call { drive: (0, 0), ..on_clusters(3 * K4, 0, "EOPNOTSUPP") },
+    Call { drive: (0, 0), direct: false, buffers: 2, ..on_clusters(K4, 512, "EOPNOTSUPP") },
 ];
 
 impl Call {
     fn machine(&self) -> Result<Machine, MachineError> {
-        let (fs, fs_options) = match self.ext4 {
-            true => file_system("ext4,era=6.18,block_size=4096").map_err(MachineError::Config)?,
-            false => (registry::NONE, Options::default()),
+        let (fs, fs_options) = match self.fs {
+            "" => (registry::NONE, Options::default()),
+            fs => file_system(fs).map_err(MachineError::Config)?,
         };
         let (bytes, boundary) = self.drive;
         let drive = [
@@ -96,7 +112,7 @@ impl Call {
     fn answer(&self) -> Result<&'static str, MachineError> {
         let machine = self.machine()?;
         let vfs = machine.mount()?;
-        let (path, create) = if self.ext4 { ("f", true) } else { ("/dev/sda", false) };
+        let (path, create) = if self.fs.is_empty() { ("/dev/sda", false) } else { ("f", true) };
         let flags = OpenFlags { write: true, create, direct: self.direct, ..OpenFlags::READ };
         let data = vec![[Slice::pattern(1, 0, self.len)]; self.buffers];
         let (v, at): (Vfs, u64) = (vfs.clone(), self.at);

@@ -109,8 +109,8 @@ impl Row {
         Ok(Bench { device_params: params(&drive), ..Bench::of(fs, options)? })
     }
 
-    /// The program of a seed, what each page holds after each of its writes, and its calls up to the
-    /// first sync.
+    /// The program of a seed, what each page holds after each of its writes, and its calls up to
+    /// the first sync.
     fn program(&self, seed: u64) -> (Program, Versions, u32) {
         let mut rng = Rng::stream(seed, "untorn pages");
         let how = if self.atomic { " atomic" } else { "" };
