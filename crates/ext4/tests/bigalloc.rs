@@ -44,7 +44,7 @@ async fn step(v: &Vfs, fd: Fd, f: &mut Vec<u8>, rng: &mut Rng, (n, setup): (u64,
     match rng.below(12) {
         0..=4 => {
             let s = Slice::pattern(n, 0, len as u32);
-            assert_eq!(v.pwrite(fd, at, &[s.clone()]).await, Ok(len));
+            assert_eq!(v.pwrite(fd, at, std::slice::from_ref(&s)).await, Ok(len));
             put(f, at, &s.to_vec());
         }
         5 => {
@@ -116,7 +116,7 @@ fn random_calls_leave_a_sound_image_and_all_bytes() {
                     let flags = OpenFlags { direct: true, ..OpenFlags::WRITE };
                     let past = v.open(&name, flags, 0).await.expect("opens");
                     let s = Slice::pattern(n, 1, len as u32);
-                    assert_eq!(v.pwrite(past, at, &[s.clone()]).await, Ok(len));
+                    assert_eq!(v.pwrite(past, at, std::slice::from_ref(&s)).await, Ok(len));
                     put(f, at, &s.to_vec());
                     v.close(past).await.expect("closes");
                 } else {
@@ -275,7 +275,7 @@ fn a_full_disk_of_clusters_loses_nothing() {
                 };
                 let f = model.entry(name.clone()).or_default();
                 let s = Slice::pattern(n, 0, len);
-                match v.pwrite(fd, at, &[s.clone()]).await {
+                match v.pwrite(fd, at, std::slice::from_ref(&s)).await {
                     Ok(wrote) => put(f, at, &s.sub(0, wrote as u32).to_vec()),
                     Err(e) => {
                         assert_eq!(e, FsError::NoSpace);

@@ -231,7 +231,7 @@ fn resize(s: &mut State<'_>, i: &Inode) {
     } else {
         lists.check(s);
     }
-    let right = owned * u64::from(s.g.block_size.sectors()) << s.g.cluster_bits;
+    let right = (owned * u64::from(s.g.block_size.sectors())) << s.g.cluster_bits;
     if i.blocks_raw() != right {
         wrong(s, "i_blocks", i.blocks_raw(), right);
     }

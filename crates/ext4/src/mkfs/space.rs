@@ -114,7 +114,7 @@ impl Space {
     /// device read as 0. Only whole clusters are taken.
     pub(super) fn bits(&self, from: u64, bits: u32, out: &mut [u8]) {
         out.fill(0);
-        let to = from + (out.len() as u64 * 8 << bits);
+        let to = from + ((out.len() as u64 * 8) << bits);
         let mut at = from;
         while let Some((s, e)) = self.run_from(at).filter(|(s, _)| *s < to) {
             set_bits(out, (s.max(at) - from) >> bits, (e.min(to) - from) >> bits);
