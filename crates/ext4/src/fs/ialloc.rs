@@ -39,7 +39,7 @@ impl Ext4 {
     /// `i_extra_isize` of a new inode: what the kernel knows of fields, or more if the super block
     /// says so, if there is room (`ext4_fill_super`; `i_projid` came with 4.5).
     pub(super) fn new_extra_isize(&self) -> u16 {
-        let known = if self.opts.era.version >= wp_vfs::Version(4, 5, 0) { 32 } else { 28 };
+        let known = if self.opts.era.has_projects() { 32 } else { 28 };
         let sb = self.sb.borrow();
         let mut size: u16 = known;
         if sb.has_ro_compat(ro_compat::EXTRA_ISIZE) {
