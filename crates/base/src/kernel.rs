@@ -29,9 +29,18 @@ impl From<(u16, u16)> for Version {
 }
 
 impl Version {
-    /// Parses `3.4`, `3.4.2`, or a distribution (`debian-12`: [`DISTRIBUTIONS`]). No for anything
-    /// else.
+    /// Name of what is behind the newest release: its rules, and patches that are in none.
+    pub const NEXT: &str = "next";
+
+    /// The release that [`Version::NEXT`] rests on.
+    pub const BELOW_NEXT: Version = Version(6, 18, 0);
+
+    /// Parses `3.4`, `3.4.2`, a distribution (`debian-12`: [`DISTRIBUTIONS`]), or
+    /// [`Version::NEXT`]. No for anything else.
     pub fn parse(text: &str) -> Option<Version> {
+        if text == Version::NEXT {
+            return Some(Version::BELOW_NEXT);
+        }
         if let Some(d) = DISTRIBUTIONS.iter().find(|d| d.name == text) {
             return Some(d.kernel);
         }
@@ -146,6 +155,7 @@ mod tests {
 
     #[test]
     fn a_name_is_a_version_and_its_own() {
+        assert_eq!(Version::parse("next"), Version::parse("6.18"));
         for d in DISTRIBUTIONS {
             assert_eq!(Version::parse(d.name), Some(d.kernel), "{}", d.name);
             assert_eq!(Distribution::find(d.name).map(|x| x.kernel), Some(d.kernel));

@@ -77,6 +77,7 @@ pub static ENTRY: FsEntry = FsEntry {
     options: OPTIONS,
     kernels: ["5.15", "7.1"],
     runs_since: "5.15",
+    next: None,
     held: &["6.12.117"],
     promises: Promises {
         // A log has the names of what is synced.

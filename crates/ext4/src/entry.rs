@@ -9,14 +9,15 @@ use wp_jbd2::{DualMode, RecoverPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, FileInfo, FileSystem, FsEntry, Inspection, Offers, OptionSpec,
-    Options, Promises, RecoveryPlan, When,
+    Options, Promises, RecoveryPlan, Version, When,
 };
 
 use crate::check::{self, CheckOptions};
 use crate::disk::{SuperBlock, ro_compat};
 use crate::fs::era::{Era, POLICIES, version};
 use crate::fs::{
-    DataMode, Ext4, FastFixes, FastOptions, Literature, MountOptions, Mounted, TableTrim,
+    DataMode, Ext4, FastFixes, FastOptions, IomapOptions, Literature, MountOptions, Mounted,
+    TableTrim,
 };
 use crate::image;
 use crate::mkfs::{Features, InodeTables, JournalSize, MkfsOptions, mkfs};
@@ -30,7 +31,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "era",
         when: When::Always,
         default: "4.6",
-        help: "kernel version whose rules apply; 4.6 is 4.6.2, with the fix of paper ext4-fsync",
+        help: "kernel version whose rules apply; 4.6 is 4.6.2, with the fix of paper ext4-fsync; next: the newest, with patches that are in no release",
     },
     OptionSpec { key: "block_size", when: When::Mkfs, default: "4096", help: "1024, 2048 or 4096" },
     OptionSpec {
@@ -172,6 +173,24 @@ const OPTIONS: &[OptionSpec] = &[
         help: "with fast_commit: no flush for a fast commit of one block without ordered data (FastCommit of ATC'24; no kernel does this)",
     },
     OptionSpec {
+        key: "buffered_iomap",
+        when: When::Mount,
+        default: "",
+        help: "with era=next: buffered writes of regular files as the iomap patches do them (2026, in no release): no ordered data, a length moves when its data has arrived",
+    },
+    OptionSpec {
+        key: "nobuffered_iomap",
+        when: When::Mount,
+        default: "",
+        help: "buffered writes through buffer heads (default)",
+    },
+    OptionSpec {
+        key: "iomap_fix",
+        when: When::Mount,
+        default: "",
+        help: "with buffered_iomap: tail: the length also waits for the block that a cut has zeroed; fixes N60, no patch does this",
+    },
+    OptionSpec {
         key: "relatime",
         when: When::Mount,
         default: "",
@@ -287,6 +306,10 @@ pub static ENTRY: FsEntry = FsEntry {
     options: OPTIONS,
     kernels: ["3.3", "6.18"],
     runs_since: "3.3",
+    next: Some(
+        "Linux 6.18 and, with buffered_iomap, \"ext4: use iomap for regular file's buffered I/O \
+         path\" (v7 of October 2026, in no release)",
+    ),
     held: &["3.4", "3.8", "4.6", "5.10", "6.18"],
     promises: Promises {
         fsync_keeps_names: true,
@@ -456,6 +479,7 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             async_commit: switch(o, "journal_async_commit"),
             dual: dual_mode(o)?,
             literature: Literature { force_copy: switch(o, "force_copy"), optr: switch(o, "optr") },
+            iomap: iomap_options(o)?,
             fast: fast_options(o)?,
             ordering_only: switch(o, "ordering_only"),
             relatime: switch(o, "relatime"),
@@ -483,6 +507,24 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
         let fs: Rc<dyn FileSystem> = Rc::new(Mounted(fs));
         Ok(fs)
     })
+}
+
+/// How regular files are written through the cache. Errors: `Invalid` for both of two opposites, for
+/// a fix that there is not, and in an era that is a release.
+fn iomap_options(o: &Options) -> FsResult<IomapOptions> {
+    let on = switch(o, "buffered_iomap");
+    if on && switch(o, "nobuffered_iomap") {
+        return Err(FsError::Invalid("buffered_iomap or nobuffered_iomap, not both"));
+    }
+    if on && o.get("era", OPTIONS) != Some(Version::NEXT) {
+        return Err(FsError::Invalid("buffered_iomap: no release has it; add era=next"));
+    }
+    let tail = match o.get("iomap_fix", OPTIONS) {
+        None | Some("") => false,
+        Some("tail") => true,
+        Some(_) => return Err(FsError::Invalid("iomap_fix: tail")),
+    };
+    Ok(IomapOptions { on, tail })
 }
 
 /// What fast commits do beside what kernels do. Errors: `Invalid` for a fix that there is not.

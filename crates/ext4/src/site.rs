@@ -74,6 +74,20 @@ wp_base::sites! {
         CONVERT_TID, Order, "ext4/convert/datasync-tid":
             "fsync waits for the transaction that converted the file's extents";
     }
+    "crates/ext4/src/fs/iomap.rs" {
+        IOMAP_SIZE, Order, "ext4/iomap/size-after-data":
+            "buffered_iomap: i_disksize moves only when the data below it has arrived";
+        IOMAP_GROW, Order, "ext4/iomap/grow-pending":
+            "buffered_iomap: i_disksize waits for the zeroed rest of an unaligned old end";
+        IOMAP_DEFER, Order, "ext4/iomap/grow-defer":
+            "buffered_iomap: nothing else moves i_disksize while a zeroed block is on its way";
+        IOMAP_WRITEBACK, Wait, "ext4/iomap/grow-writeback":
+            "buffered_iomap: writeback waits for the zeroed block before it sends the rest";
+        IOMAP_FALLOCATE, Wait, "ext4/iomap/grow-fallocate":
+            "buffered_iomap: fallocate and direct writes wait for the zeroed block";
+        IOMAP_CUT, Wait, "ext4/iomap/grow-cut":
+            "buffered_iomap: a cut above i_disksize waits for the zeroed block";
+    }
     "crates/ext4/src/fs/writeback.rs" {
         DATA_ORDER, Order, "ext4/writeback/data-order":
             "writeback keeps the order of ordering calls down to the device (BarrierFS)";

@@ -192,6 +192,7 @@ pub static ENTRY: FsEntry = FsEntry {
     options: OPTIONS,
     kernels: ["4.19", "6.18"],
     runs_since: "3.10",
+    next: None,
     // Calls and images; bios of fsyncs; all bios of a mount.
     held: &["6.12.117", "6.18", "6.1"],
     // A file is recovered with its name, and before those that were made before it.

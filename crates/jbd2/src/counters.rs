@@ -101,6 +101,8 @@ pub struct JournalCounters {
     pub delay_ns: u64,
     /// Buffers that commits found in the way when they were to begin.
     pub wait_list_sum: u64,
+    /// Files whose ordered data a commit found on its way, and waited for.
+    pub ordered_waits: u64,
     /// Times that a transaction took handles again because it could not commit yet.
     pub coalesced: u64,
     /// Transactions waiting for the flush thread when a commit began, summed over commits.
@@ -171,6 +173,7 @@ impl JournalCounters {
             ("forced_commits", self.forced_commits),
             ("superblock_writes", self.superblock_writes),
             ("batch_sleeps", self.batch_sleeps),
+            ("ordered_waits", self.ordered_waits),
         ];
         const NAMES: [&str; 8] = [
             "access_case0_none",

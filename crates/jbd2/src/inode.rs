@@ -219,6 +219,7 @@ impl Journal {
                 && self.opts.mode.dual().is_none()
                 && site::ORDERED_WAIT.on()
             {
+                self.st.borrow_mut().counters.ordered_waits += 1;
                 self.waits_for(Some(data.clone()));
                 result = result.and(data.wait().await);
                 self.waits_for(None);

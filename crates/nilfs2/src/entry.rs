@@ -177,6 +177,7 @@ pub static ENTRY: FsEntry = FsEntry {
     options: OPTIONS,
     kernels: ["5.10", "6.12"],
     runs_since: "3.10",
+    next: None,
     // Crashed images and marks of a write log; the write path of 6.12 is the same.
     held: &["6.1", "6.12"],
     promises: Promises {

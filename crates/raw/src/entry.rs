@@ -30,6 +30,7 @@ pub static ENTRY: FsEntry = FsEntry {
     options: OPTIONS,
     kernels: ["3.3", "6.18"],
     runs_since: "3.3",
+    next: None,
     held: &["6.12"],
     promises: Promises {
         fsync_keeps_names: false,

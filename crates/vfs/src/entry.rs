@@ -502,6 +502,8 @@ pub struct FsEntry {
     /// The oldest whose requests it has as long as the power stays: of versions before `kernels`
     /// nothing is known of what a power failure leaves.
     pub runs_since: &'static str,
+    /// What era `next` rests on. `None`: there is no such era.
+    pub next: Option<&'static str>,
     /// Kernel versions whose behaviour it has, validated against the real kernels.
     pub held: &'static [&'static str],
     /// What it must keep besides POSIX.
@@ -562,6 +564,9 @@ impl FsEntry {
     /// What the user of an era should know of it.
     pub fn era_note(&self, era: &str) -> Option<String> {
         let version = Version::parse(era)?;
+        if era == Version::NEXT {
+            return self.next.map(|rests_on| format!("era next is {rests_on}"));
+        }
         let own = Distribution::find(era).filter(|d| d.base == Base::Own);
         match own {
             Some(d) => Some(format!(
@@ -599,6 +604,9 @@ impl FsEntry {
         does: &str,
     ) -> Result<(), String> {
         let name = self.name;
+        if era == Version::NEXT && self.next.is_none() {
+            return Err(format!("{name} has no era next: there are no patches for it here"));
+        }
         let Some(version) = series(era) else {
             return Err(format!(
                 "{name}: era={era} is neither a kernel version nor a distribution: write one from \

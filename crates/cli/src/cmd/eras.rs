@@ -51,6 +51,11 @@ fn versions() -> (Value, String) {
             "compared": f.held,
         }));
     }
+    for f in registry::FILE_SYSTEMS.iter().filter(|f| f.next.is_some()) {
+        let rests_on = f.next.unwrap_or_default();
+        writeln!(text, "\nera=next of {}: {rests_on}.", f.name).expect(LINE);
+        all.push(json!({ "fs": f.name, "era": Version::NEXT, "rests_on": rests_on }));
+    }
     text.push_str("\nDistributions (era=NAME), each with the kernel that it stands for:\n");
     for d in DISTRIBUTIONS {
         let own = d.base == Base::Own;
@@ -73,6 +78,11 @@ fn rules(version: &str) -> (Value, String) {
         let own = d.base == Base::Own;
         let more = if own { ", without the fixes that it took over itself" } else { "" };
         writeln!(text, "{version}: Linux {}{more}\n", d.kernel).expect(LINE);
+    }
+    for f in registry::FILE_SYSTEMS.iter().filter(|_| version == Version::NEXT) {
+        if let Some(rests_on) = f.next {
+            writeln!(text, "next of {}: {rests_on}\n", f.name).expect(LINE);
+        }
     }
     for f in registry::FILE_SYSTEMS {
         all.push(of_fs(f, version, &mut text));

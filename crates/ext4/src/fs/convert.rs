@@ -34,6 +34,8 @@ pub(super) struct IoEnd {
     /// Bios not complete yet.
     left: Cell<usize>,
     failed: Cell<bool>,
+    /// Of `buffered_iomap`: is the extent unwritten, and up to which byte is it data?
+    iomap: Option<(bool, u64)>,
 }
 
 impl IoEnd {
@@ -50,7 +52,46 @@ impl IoEnd {
             reserved: Cell::new(reserved),
             left: Cell::new(bios),
             failed: Cell::new(false),
+            iomap: None,
         })
+    }
+
+    /// The same of `buffered_iomap`: is the run unwritten, and up to which byte is it data?
+    pub fn of_iomap(
+        inode: &Rc<Inode>,
+        bufs: &[Rc<Buffer>],
+        iomap: (bool, u64),
+        bios: usize,
+    ) -> Rc<IoEnd> {
+        let (inode, bufs) = (inode.clone(), bufs.to_vec());
+        let (left, failed) = (Cell::new(bios), Cell::new(false));
+        let reserved = Cell::new(None);
+        Rc::new(IoEnd { inode, bufs, reserved, left, failed, iomap: Some(iomap) })
+    }
+
+    pub fn inode(&self) -> &Rc<Inode> {
+        &self.inode
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// First block and the one behind the last.
+    pub fn blocks(&self) -> (u64, u64) {
+        let first = self.bufs[0].block();
+        (first, first + self.bufs.len() as u64)
+    }
+
+    /// Is this block one of it?
+    pub fn has(&self, block: u64) -> bool {
+        let (first, to) = self.blocks();
+        (first..to).contains(&block)
+    }
+
+    /// Ends the writeback of all.
+    pub fn end_writeback(&self, failed: bool) {
+        self.bufs.iter().for_each(|b| self.inode.map.end_writeback(b, failed));
     }
 }
 
@@ -111,6 +152,9 @@ pub(super) fn dioread_nolock(o: &MountOptions, bs: BlockSize) -> FsResult<bool> 
 impl Ext4 {
     /// Are buffered writes of this file allocated unwritten (`ext4_should_dioread_nolock`)?
     pub(super) fn writes_unwritten(&self, inode: &Inode) -> bool {
+        if inode.iomap.get() {
+            return true;
+        }
         self.dioread_nolock
             && inode.disk.borrow().is_file()
             && !self.journals_data(inode)
@@ -139,12 +183,14 @@ impl Ext4 {
 
     /// Converts what was written and ends its writeback.
     async fn finish(self: &Rc<Self>, io: &IoEnd) {
-        let first = io.bufs[0].block();
-        let to = first + io.bufs.len() as u64;
-        let wrote = !io.failed.get() || !self.opts.era.keeps_failed_unwritten();
+        if let Some(what) = io.iomap {
+            return Box::pin(self.finish_iomap(io, what)).await;
+        }
+        let (first, to) = io.blocks();
+        let wrote = !io.failed.get() || !self.opts.era.keeps_failed_unwritten;
         let late = site::CONVERT_FIRST.on();
         if !late {
-            io.bufs.iter().for_each(|b| io.inode.map.end_writeback(b, io.failed.get()));
+            io.end_writeback(io.failed.get());
         }
         let converted = match io.reserved.take() {
             Some(reserved) if wrote => self.convert_reserved(&io.inode, first, to, reserved).await,
@@ -152,8 +198,8 @@ impl Ext4 {
             _ => Ok(()),
         };
         let failed = io.failed.get() || converted.is_err();
-        for b in io.bufs.iter().filter(|_| late) {
-            io.inode.map.end_writeback(b, failed);
+        if late {
+            io.end_writeback(failed);
         }
     }
 

@@ -264,6 +264,9 @@ impl Ext4 {
         }
         soon!(self.update_time(inode))?;
         let old = inode.size.get();
+        if inode.iomap.get() && offset > old {
+            Box::pin(self.grow_over(inode, old, offset)).await?;
+        }
         let mut pieces = Pieces::new(data);
         let mut at = offset;
         while at < end {
@@ -510,6 +513,12 @@ impl Ext4 {
             return self.promise(inode, b, found, placed).map(|()| false);
         }
         let h = h.expect(ALLOCATES);
+        if inode.iomap.get() && !matches!(&found, Ok(run) if !run.unwritten) {
+            return match found {
+                Ok(_) => self.promise(inode, b, found, placed).map(|()| false),
+                Err(_) => Box::pin(self.place_unwritten(h, inode, b)).await.map(|()| true),
+            };
+        }
         if let Ok(run) = found {
             b.map_to(run.phys);
             if !run.unwritten {
@@ -585,7 +594,7 @@ impl Ext4 {
             inode.size.set(end);
         }
         // The size on disk moves only over blocks that have their place.
-        if end > inode.disksize.get() && (mapped || !site::SIZE_MAPPED.on()) {
+        if !inode.iomap.get() && end > inode.disksize.get() && (mapped || !site::SIZE_MAPPED.on()) {
             return Ok(After::Grow);
         }
         if grows {
@@ -658,7 +667,7 @@ impl Ext4 {
         old: u64,
         to: u64,
     ) -> FsResult<()> {
-        if old >= to || !self.opts.era.zeroes_tail_on_extension() {
+        if old >= to || !self.opts.era.zeroes_tail_on_extension || inode.iomap.get() {
             return Ok(());
         }
         if self.has_map(inode) {

@@ -58,9 +58,10 @@ impl Ext4 {
         disk.is_file() && (all || own) || disk.is_symlink() && all
     }
 
-    /// Must transactions that place this file's data wait for it (`ext4_should_order_data`)?
+    /// Must transactions that place this file's data wait for it (`ext4_should_order_data`)? Not
+    /// with `buffered_iomap`.
     pub(super) fn orders_data(&self, inode: &Inode) -> bool {
-        self.opts.data != DataMode::Writeback && !self.journals_data(inode)
+        self.opts.data != DataMode::Writeback && !self.journals_data(inode) && !inode.iomap.get()
     }
 
     /// Does delayed allocation that gives written blocks put a file on the ordered list?

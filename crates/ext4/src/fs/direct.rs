@@ -259,6 +259,7 @@ impl Ext4 {
         }
         soon!(self.update_time(inode))?;
         if grows {
+            Box::pin(self.settle_growth(inode, None)).await?;
             let h = soon!(self.start(8))?;
             if !site::DIRECT_SIZE.on() {
                 inode.disksize.set(end.max(inode.disksize.get()));
@@ -526,7 +527,7 @@ impl Ext4 {
                 if beyond {
                     self.initialise(h, inode, block, to).await?;
                     run.unwritten = false;
-                    if self.opts.era.files_in_map_blocks() && site::DIRECT_FILE.on() {
+                    if self.files_direct(inode) {
                         self.file_inode(h, inode, block, to)?;
                     }
                 } else {
@@ -545,12 +546,17 @@ impl Ext4 {
                 let written = beyond || !site::DIRECT_UNWRITTEN.on();
                 let fill = if written { Fill::Written } else { Fill::BeforeIo };
                 let run = self.allocate_as(h, inode, block, want, false, fill).await?;
-                if beyond && self.opts.era.files_in_map_blocks() && site::DIRECT_FILE.on() {
+                if beyond && self.files_direct(inode) {
                     self.file_inode(h, inode, block, block + u64::from(run.len))?;
                 }
                 Ok(Piece { run, fresh: true })
             }
         }
+    }
+
+    /// Does a direct write that grows a file put it on the ordered list?
+    fn files_direct(&self, inode: &Inode) -> bool {
+        self.opts.era.files_in_map_blocks && !inode.iomap.get() && site::DIRECT_FILE.on()
     }
 
     /// The end of a write that grows the file: the new size and off the orphan chain

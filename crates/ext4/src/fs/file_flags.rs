@@ -103,6 +103,7 @@ impl Ext4 {
             let others = d.flags.get() & !flag::JOURNAL_DATA;
             d.flags = (others | if on { flag::JOURNAL_DATA } else { 0 }).into();
         }
+        inode.iomap.set(self.takes_iomap(inode));
         let h = soon!(self.start(1))?;
         self.fast_ineligible(&h, Ineligible::JournalFlag);
         h.set_sync();

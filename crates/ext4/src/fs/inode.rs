@@ -79,6 +79,11 @@ pub(super) struct Inode {
     pub alloc_on_close: Cell<bool>,
     /// Made without a name, it may get one (`I_LINKABLE`).
     pub linkable: Cell<bool>,
+    /// It is written as `buffered_iomap` has it (`EXT4_STATE_BUFFERED_IOMAP`).
+    pub iomap: Cell<bool>,
+    /// The block that was zeroed when the file grew over its unaligned end: until it has arrived
+    /// `disksize` stays (`EXT4_STATE_DISKSIZE_GROW_PENDING`).
+    pub grow: Cell<Option<u64>>,
     /// What the next fast commit needs to know of it.
     pub fast: Cell<Tracked>,
     pub fs: Weak<Ext4>,
@@ -359,6 +364,8 @@ impl Ext4 {
             gone: Cell::new(false),
             alloc_on_close: Cell::new(false),
             linkable: Cell::new(false),
+            iomap: Cell::new(false),
+            grow: Cell::new(None),
             fast: Cell::default(),
             fs: Rc::downgrade(self),
             _tally: Tally::new(Kind::Inode),
@@ -369,6 +376,7 @@ impl Ext4 {
         if !self.journals_data(&inode) {
             inode.map.keep_ahead();
         }
+        inode.iomap.set(self.takes_iomap(&inode));
         self.drop_idle_inodes();
         self.inodes.borrow_mut().insert(u64::from(ino), inode.clone());
         self.inode_order.borrow_mut().push_back(ino);

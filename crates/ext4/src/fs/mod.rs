@@ -34,6 +34,7 @@ mod htree;
 mod ialloc;
 mod indirect;
 mod inode;
+mod iomap;
 mod lazy_init;
 mod mapped;
 mod mballoc;
@@ -65,6 +66,7 @@ mod xattr;
 
 pub use data_journal::DataMode;
 pub use fast_commit::{FastOptions, Fixes as FastFixes};
+pub use iomap::IomapOptions;
 pub use mount::{Ext4, MountOptions};
 pub use mount_check::Literature;
 pub use ops::Mounted;

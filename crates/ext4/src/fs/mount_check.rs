@@ -55,7 +55,10 @@ impl MountOptions {
                 return Err(FsError::Invalid("discard, inode_trim with journaling=barrier"));
             }
         }
-        if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib() {
+        if self.iomap.tail && !self.iomap.on {
+            return Err(FsError::Invalid("iomap_fix without buffered_iomap"));
+        }
+        if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib {
             return Err(FsError::Invalid("extent_max_zeroout_kb: before 3.7 it is 7 blocks"));
         }
         if self.async_commit && ordered && self.era.refuses_async_ordered() {

@@ -77,6 +77,11 @@ impl Ext4 {
         if self.opts.era.fallocate_updates_times_first() {
             self.update_time(inode).await?;
         }
+        let keeps = !matches!(
+            how,
+            Reserve::Space { keep_size: false } | Reserve::Zero { keep_size: false }
+        );
+        Box::pin(self.settle_growth(inode, self.new_size(inode, end, keeps))).await?;
         match how {
             Reserve::Collapse => Box::pin(self.collapse(inode, offset, end)).await,
             Reserve::Insert => Box::pin(self.insert_hole(inode, offset, end)).await,

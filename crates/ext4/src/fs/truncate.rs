@@ -34,20 +34,27 @@ impl Ext4 {
             return self.touch(inode).await;
         }
         if size > old {
-            if self.opts.era.zeroes_tail_on_extension() && site::EXTEND_ZERO.on() {
+            if inode.iomap.get() {
+                self.grow_over(inode, old, size).await?;
+            } else if self.opts.era.zeroes_tail_on_extension && site::EXTEND_ZERO.on() {
                 self.zero_tail(inode, old).await?;
             }
             let h = self.start(2).await?;
             let block = |bytes: u64| bytes.saturating_sub(1) / bs;
             self.fast_track_range(&h, inode, (block(old), block(size)));
             inode.size.set(size);
-            inode.disksize.set(size);
+            if !self.defers_length(inode) {
+                inode.disksize.set(size);
+            }
             let now = self.time();
             inode.set_mtime(now);
             inode.set_ctime(now);
             let out = self.write_inode(&h, inode).await;
-            return self.stop(h, out).await;
+            self.stop(h, out).await?;
+            // Else the length would wait for the flusher, not for the next commit.
+            return self.send_growth(inode).await;
         }
+        self.end_growth_for_cut(inode, size).await?;
         self.write_ordered(inode, size / bs).await?;
         let h = self.start(8).await?;
         let out = async {
@@ -69,7 +76,8 @@ impl Ext4 {
         self.stop(h, out).await?;
         self.drop_blocks(inode, size.div_ceil(bs)).await;
         if site::TRUNCATE_ZERO.on() {
-            self.zero_tail(inode, size).await?;
+            let zeroed = self.zero_tail(inode, size).await?;
+            self.cut_over(inode, size, zeroed);
         }
         self.finish_truncate(inode).await?;
         if !inode.has(flag::SYNC) {
@@ -95,7 +103,9 @@ impl Ext4 {
     /// sets `i_disksize` to `i_size`).
     async fn touch(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let h = self.start(2).await?;
-        inode.disksize.set(inode.size.get());
+        if !self.defers_length(inode) {
+            inode.disksize.set(inode.size.get());
+        }
         let now = self.time();
         inode.set_mtime(now);
         inode.set_ctime(now);
@@ -125,24 +135,25 @@ impl Ext4 {
         inode.map.truncate(first).await;
     }
 
-    /// Zeroes the last block beyond the new end (`ext4_block_truncate_page`), as ordered data.
-    pub(super) async fn zero_tail(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<()> {
+    /// Zeroes the last block beyond the new end (`ext4_block_truncate_page`), as ordered data. Was
+    /// there anything to zero?
+    pub(super) async fn zero_tail(self: &Rc<Self>, inode: &Rc<Inode>, size: u64) -> FsResult<bool> {
         let bs = u64::from(self.bs().bytes());
         if size.is_multiple_of(bs) || !self.has_map(inode) {
-            return Ok(());
+            return Ok(false);
         }
         self.zero_part(inode, size / bs, size % bs, bs).await
     }
 
     /// Zeroes bytes `from..to` of a block in the cache, as ordered data
-    /// (`ext4_block_zero_page_range`).
+    /// (`ext4_block_zero_page_range`). Was there anything to zero?
     pub(super) async fn zero_part(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         index: u64,
         from: u64,
         to: u64,
-    ) -> FsResult<()> {
+    ) -> FsResult<bool> {
         // A cached block counts, wherever its extent stands: its data may be on the way.
         let cached = inode.map.peek(index).is_some_and(|b| {
             b.flag(BufFlag::Delay) || (b.flag(BufFlag::Mapped) && b.flag(BufFlag::Uptodate))
@@ -150,7 +161,7 @@ impl Ext4 {
         let run = self.find_run(inode, index).await?.ok().filter(|r| !r.unwritten);
         if !cached && run.is_none() {
             // A hole, or what reads as one: there is nothing to write.
-            return Ok(());
+            return Ok(false);
         }
         let b = self.data_block(inode, index).await?;
         if let Some(run) = run
@@ -160,13 +171,15 @@ impl Ext4 {
             b.map_to(run.phys);
         }
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
-            return self.zero_journalled(inode, &b, from as usize..to as usize).await;
+            self.zero_journalled(inode, &b, from as usize..to as usize).await?;
+            return Ok(true);
         }
         if self.opts.writeback.era.stable_pages() && site::ZERO_STABLE.on() {
             b.wait_clear(BufFlag::Writeback).await;
         }
         if self.journals_data(inode) && b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten) {
-            return self.zero_journalled(inode, &b, from as usize..to as usize).await;
+            self.zero_journalled(inode, &b, from as usize..to as usize).await?;
+            return Ok(true);
         }
         b.with_mut(|bytes| bytes[from as usize..to as usize].fill(0));
         let placed = b.flag(BufFlag::Mapped) && !b.flag(BufFlag::Unwritten);
@@ -180,7 +193,7 @@ impl Ext4 {
             self.jinode(inode).remember_filed();
         }
         inode.map.mark_dirty(&b);
-        Ok(())
+        Ok(true)
     }
 
     /// Frees everything beyond the inode's size, and takes it off the orphan chain
@@ -223,6 +236,7 @@ impl Ext4 {
     /// Frees an inode without names and without users (`ext4_evict_inode`).
     pub(super) async fn delete_inode(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         inode.gone.set(true);
+        inode.grow.set(None);
         self.discard_prealloc(inode);
         let was_dir = inode.is_dir();
         let metadata = self.is_logged(inode);

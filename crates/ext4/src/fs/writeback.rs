@@ -100,7 +100,11 @@ impl Ext4 {
         }
         let convert = self.writes_unwritten(inode);
         let to = if state == Place::Promised {
-            let fill = if convert && site::UNWRITTEN.on() { Fill::BeforeIo } else { Fill::Written };
+            let fill = match convert && site::UNWRITTEN.on() {
+                true if inode.iomap.get() => Fill::Unwritten,
+                true => Fill::BeforeIo,
+                false => Fill::Written,
+            };
             // Mostly the size follows.
             inode.put.set(Put::Later);
             let run = self.allocate_as(h, inode, first, bufs.len() as u32, true, fill).await;
@@ -130,6 +134,10 @@ impl Ext4 {
                 self.put_owed(h, inode)?;
             }
             filed?;
+        }
+        if inode.iomap.get() && site::IOMAP_SIZE.on() {
+            self.put_owed(h, inode)?;
+            return Ok((convert, to));
         }
         let end = if site::DISKSIZE_LATER.on() { to } else { u64::MAX / PAGE_BYTES as u64 };
         let disksize = (end * u64::from(self.bs().bytes())).min(inode.size.get());
@@ -218,7 +226,10 @@ impl Ext4 {
         let bios = (lead + run.len()).div_ceil(most);
         let (head, tail) = run.split_at(run.len().min(most - lead));
         let mut left = bios;
-        let io = convert.map(|reserved| IoEnd::new(inode, run, reserved, bios));
+        let io = match inode.iomap.get() {
+            true => self.iomap_end(inode, run, convert.is_some(), bios),
+            false => convert.map(|reserved| IoEnd::new(inode, run, reserved, bios)),
+        };
         for part in std::iter::once(head).chain(tail.chunks(most)) {
             for b in part {
                 b.clear(BufFlag::New);
@@ -308,7 +319,7 @@ impl Ext4 {
         (behind > 0).then(|| blocks - behind)
     }
 
-    async fn writepages_range(
+    pub(super) async fn writepages_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
         wbc: &WbControl,
@@ -340,8 +351,10 @@ impl Ext4 {
             if !self.is_writable(inode, &b) {
                 continue;
             }
-            let placed = Place::of(&b) == Place::Known;
-            let cut = if wbc.mapped_only || handle_seen { None } else { self.cut_page(inode) };
+            let unwritten = inode.iomap.get() && Place::of(&b) == Place::Unwritten;
+            let placed = Place::of(&b) == Place::Known || unwritten;
+            let whole = wbc.mapped_only || handle_seen || inode.iomap.get();
+            let cut = if whole { None } else { self.cut_page(inode) };
             let is_cut = cut.is_some_and(|first| index >= first);
             // What lies before that page goes without a handle.
             let to = match cut {
@@ -357,8 +370,8 @@ impl Ext4 {
                 || (self.opts.era.writeback_starts_handle() && !wbc.mapped_only && !handle_seen);
             let done = if starts_handle {
                 handle_seen = true;
-                let reserve =
-                    if self.writes_unwritten(inode) { self.credits_one_extent(inode) } else { 0 };
+                let converts = self.writes_unwritten(inode) && !inode.iomap.get();
+                let reserve = if converts { self.credits_one_extent(inode) } else { 0 };
                 let h = soon!(self.start_with(Credits {
                     blocks: CREDITS_ALLOCATE,
                     revokes: 0,
@@ -408,7 +421,11 @@ impl Ext4 {
                 done
             } else {
                 let run = self.dirty_run(inode, index, to, wbc.budget.get());
-                self.submit_run(inode, &run, wbc, None);
+                // Whoever ends its writeback splits what is to be converted.
+                for b in run.iter().filter(|_| unwritten) {
+                    b.clear(BufFlag::Unwritten);
+                }
+                self.submit_run(inode, &run, wbc, unwritten.then_some(None));
                 next = index + run.len() as u64;
                 wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
                 run.len() as u64
@@ -435,6 +452,9 @@ impl WbOps for Inode {
             if !Rc::ptr_eq(&me.map, map) {
                 // Its number is another's by now: what it held was dropped when it was freed.
                 return Ok(());
+            }
+            if me.iomap.get() && me.grow.get().is_some() && site::IOMAP_WRITEBACK.on() {
+                Box::pin(fs.finish_growth(&me)).await?;
             }
             let plug = fs.bdev.queue().plug();
             if fs.journals_data(&me) {

@@ -12,6 +12,12 @@ use crate::techniques::{self, Refusal};
 /// A value of an axis: its name, and the techniques that it is made of.
 type Value = (&'static str, &'static [&'static str]);
 
+/// A value of journaling, the techniques that it is made of, its drives.
+type OnDrives = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+/// It is in no release.
+const IOMAP: &str = "buffered-iomap";
+
 /// ext4's eras.
 const ERAS: &[Value] = &[
     ("3.4", &["inode-lists"]),
@@ -68,6 +74,7 @@ const LITERATURE: &[Beside] = &[
     on_ext4("6.18", "optr", &["unwritten-first", "optr"], &["optr", "volatile"]),
     on_ext4("6.18", "optr-nobarrier", &["unwritten-first", "optr-nobarrier"], &["optr"]),
     on_ext4("6.18", "fast-commit", &["unwritten-first", "fast-commit"], &["volatile", "plp"]),
+    on_ext4(wp_vfs::Version::NEXT, IOMAP, &[IOMAP], &["volatile", "plp"]),
     on_ext4("6.18", "untorn", &["unwritten-first", "untorn"], &["whole-blocks", "volatile"]),
     on_ext4("6.18", "queue-depth", &["unwritten-first", "queue-depth"], &["volatile", "plp"]),
     on_ext4("3.4", "qasio", &["inode-lists", "qasio"], &["volatile", "plp"]),

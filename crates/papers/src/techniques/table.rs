@@ -447,6 +447,20 @@ pub static TECHNIQUES: &[Technique] = &[
         unsafe_without: &[("power-loss protection", "H1")],
         ..PLAIN
     },
+    Technique {
+        name: "buffered-iomap",
+        about: "ext4 buffered_iomap (patches of 2026, in no release): no commit waits for data, new \
+            blocks are unwritten until their data arrives, and so does a length (N60)",
+        on: "era=next,buffered_iomap",
+        since: Some((6, 18)),
+        conflicts: &[
+            refused("fast-commit", "no published text says which length a fast commit logs"),
+            refused_era("inode-lists"),
+            refused_era("no-filing"),
+            refused_era("filed-at-allocation"),
+        ],
+        ..PLAIN
+    },
     named("iJournaling", "fsync logs one file, not the whole compound transaction", OPRW),
     named("MAX", "F2FS for many cores: per-core logs and locks", OPRW),
 ];

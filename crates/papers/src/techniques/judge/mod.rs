@@ -9,6 +9,7 @@
 //!             3. what comes out depends on technique, length and seed only.
 
 mod beside;
+mod buffered_iomap;
 mod f2fs_atomic;
 mod fast_commit;
 mod files;
@@ -70,6 +71,7 @@ pub static JUDGES: &[Judge] = &[
     Judge { technique: "f2fs-atomic", measure: f2fs_atomic::measure },
     Judge { technique: "untorn", measure: untorn::measure },
     Judge { technique: "fast-commit", measure: fast_commit::measure },
+    Judge { technique: "buffered-iomap", measure: buffered_iomap::measure },
 ];
 
 /// A number of a technique beside its claims: nobody judges it.
@@ -94,8 +96,10 @@ pub struct BesideClaims {
 }
 
 /// Tables beside the claims, which get no verdict.
-pub static BESIDE_CLAIMS: &[BesideClaims] =
-    &[BesideClaims { technique: "untorn", observe: untorn::observe }];
+pub static BESIDE_CLAIMS: &[BesideClaims] = &[
+    BesideClaims { technique: "untorn", observe: untorn::observe },
+    BesideClaims { technique: "buffered-iomap", observe: buffered_iomap::observe },
+];
 
 /// The claims of all techniques, those too that are not built.
 pub fn claims() -> Claims {
