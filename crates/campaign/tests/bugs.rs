@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 96] = [
+const FEW: [(&str, Range<u64>); 98] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -109,6 +109,8 @@ const FEW: [(&str, Range<u64>); 96] = [
     ("H4", 0..1),
     ("N42", 0..1),
     ("N43", 0..1),
+    ("N60", 0..1),
+    ("N61", 0..1),
 ];
 
 #[test]

@@ -188,7 +188,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "iomap_fix",
         when: When::Mount,
         default: "",
-        help: "with buffered_iomap: tail: the length also waits for the block that a cut has zeroed; fixes N60, no patch does this",
+        help: "with buffered_iomap: what the patches leave open, joined by +: tail (N60), length (N61), or all; no patch does this",
     },
     OptionSpec {
         key: "relatime",
@@ -519,12 +519,9 @@ fn iomap_options(o: &Options) -> FsResult<IomapOptions> {
     if on && o.get("era", OPTIONS) != Some(Version::NEXT) {
         return Err(FsError::Invalid("buffered_iomap: no release has it; add era=next"));
     }
-    let tail = match o.get("iomap_fix", OPTIONS) {
-        None | Some("") => false,
-        Some("tail") => true,
-        Some(_) => return Err(FsError::Invalid("iomap_fix: tail")),
-    };
-    Ok(IomapOptions { on, tail })
+    let fixes = o.get("iomap_fix", OPTIONS).unwrap_or_default();
+    let plain = IomapOptions { on, ..IomapOptions::default() };
+    plain.fixed(fixes).ok_or(FsError::Invalid("iomap_fix: tail, length, or all"))
 }
 
 /// What fast commits do beside what kernels do. Errors: `Invalid` for a fix that there is not.

@@ -41,6 +41,8 @@ const MENDS: &[Mend] = &[
     mend("ext4", "N44", "fast_fix=area"),
     mend("ext4", "N45", "fast_fix=orphans"),
     mend("ext4", "N50", "untorn_commit"),
+    mend("ext4", "N60", "iomap_fix=tail"),
+    mend("ext4", "N61", "iomap_fix=length"),
     mend("ext4", "N9", "extent_max_zeroout_kb=0"),
     mend("f2fs", "R1", "wait_first_node"),
     mend("f2fs", "R2", "wait_last_node"),
@@ -80,9 +82,13 @@ pub struct Cause {
 /// Bugs that the file system of a campaign may have, with what fixes each.
 fn candidates(c: &Campaign) -> Vec<(&'static Bug, String)> {
     let fs = c.bench.fs;
-    // Without fast commits the options that mend them are refused.
+    // Without fast commits the options that fix them are refused; so are those of iomap.
     let fast = c.bench.fs_options.get("fast_commit", fs.options).is_some();
-    let fits = |m: &&Mend| m.fs == fs.name && (fast || !m.options.starts_with("fast_fix"));
+    let iomap = c.bench.fs_options.get("buffered_iomap", fs.options).is_some();
+    let is_of = |m: &Mend, key: &str| m.options.starts_with(key);
+    let fits = |m: &&Mend| {
+        m.fs == fs.name && (fast || !is_of(m, "fast_fix")) && (iomap || !is_of(m, "iomap_fix"))
+    };
     let own = MENDS.iter().filter(fits);
     let own = own.filter_map(|m| Some((find(m.id)?, m.options.to_owned())));
     let era = c.bench.fs_options.get("era", fs.options).unwrap_or_default();
@@ -101,14 +107,14 @@ fn candidates(c: &Campaign) -> Vec<(&'static Bug, String)> {
     own.chain(of_version).collect()
 }
 
-/// Options with more of them; those of `fix` and `fast_fix` are joined. `None`: the file system
+/// Options with more of them; those of `fix`, `fast_fix` and `iomap_fix` are joined. `None`: the file system
 /// refuses them.
 fn with(c: &Campaign, more: &[&str]) -> Option<Options> {
     let specs = c.bench.fs.options;
     let mut options = c.bench.fs_options.clone();
     for part in more.iter().flat_map(|m| m.split(',')) {
         let (key, value) = part.split_once('=').unwrap_or((part, "true"));
-        let joins = matches!(key, "fix" | "fast_fix");
+        let joins = matches!(key, "fix" | "fast_fix" | "iomap_fix");
         let before = options.get(key, specs).filter(|b| joins && !b.is_empty());
         let value = before.map_or(value.to_owned(), |before| format!("{before}+{value}"));
         options.set(key, &value, specs).ok()?;

@@ -4,10 +4,22 @@
 use wp_crash::{Profile, Rule};
 
 use super::table::{F2FS, F2FS_KEEPS};
-use super::{BUG, Bug, Programs, Side};
+use super::{BUG, Bug, PLAIN, Programs, Side};
 
 /// A drive that flushes sets of sectors.
 const RANGES: &[(&str, u64)] = &[("range_flush", 1)];
+
+/// What a cut took away stays away.
+const CUT: Profile = Profile { cut_stays_cut: true, ..Profile::EXT4 };
+/// A length is not ahead of its data.
+const SIZE: Profile = Profile { size_with_data: true, ..Profile::EXT4 };
+
+/// ext4 with the patches for iomap and these options.
+macro_rules! iomap {
+    ($options:literal) => {
+        Side { fs: concat!("ext4,era=next,buffered_iomap", $options), elevator: "", ..PLAIN }
+    };
+}
 
 /// All of them.
 pub static BUGS: &[Bug] = &[
@@ -46,6 +58,34 @@ pub static BUGS: &[Bug] = &[
             "open 0 a rw,creat\npwrite 0 16384 0 1\nsync\natomic_start 0\npwrite 0 4096 0 2\n\
              pwrite 0 4096 4096 3\npwrite 0 4096 8192 4\npwrite 0 4096 12288 5\n\
              atomic_commit 0\nnap 100000",
+        ),
+        ..BUG
+    },
+    Bug {
+        id: "N60",
+        what: "ext4, buffered_iomap: a cut file grows by a write: its length is durable before the zeroed rest of its old last block, and cut bytes are back",
+        affected: iomap!(",dirty_background_bytes=4096"),
+        fixed: iomap!(",dirty_background_bytes=4096,iomap_fix=tail"),
+        rule: Rule::SizeAhead,
+        profile: CUT,
+        programs: Programs::Text(
+            "open 0 a rw,creat\npwrite 0 4096 0 1\nfsync 0\nopen 2 z rw,creat\n\
+             pwrite 2 4096 0 9\nfsync 2\nftruncate 0 100\nslow write data 1 1 50000\n\
+             pwrite 0 12188 100 2\nnap 1000\nopen 1 b rw,creat\nfsync 1",
+        ),
+        ..BUG
+    },
+    Bug {
+        id: "N61",
+        what: "ext4, buffered_iomap: the zeroed block of a growth arrives, and the length on disk moves over data that has not",
+        affected: iomap!(",dirty_background_bytes=4096"),
+        fixed: iomap!(",dirty_background_bytes=4096,iomap_fix=length"),
+        rule: Rule::SizeAhead,
+        profile: SIZE,
+        programs: Programs::Text(
+            "open 0 a rw,creat\npwrite 0 4096 0 1\nfsync 0\nftruncate 0 100\n\
+             slow write data 1 1 50000\npwrite 0 4096 8192 2\nnap 1000\nopen 1 b rw,creat\n\
+             fsync 1",
         ),
         ..BUG
     },

@@ -84,6 +84,8 @@ pub(super) struct Inode {
     /// The block that was zeroed when the file grew over its unaligned end: until it has arrived
     /// `disksize` stays (`EXT4_STATE_DISKSIZE_GROW_PENDING`).
     pub grow: Cell<Option<u64>>,
+    /// What others would have made of the length on disk meanwhile.
+    pub grow_to: Cell<u64>,
     /// What the next fast commit needs to know of it.
     pub fast: Cell<Tracked>,
     pub fs: Weak<Ext4>,
@@ -366,6 +368,7 @@ impl Ext4 {
             linkable: Cell::new(false),
             iomap: Cell::new(false),
             grow: Cell::new(None),
+            grow_to: Cell::new(0),
             fast: Cell::default(),
             fs: Rc::downgrade(self),
             _tally: Tally::new(Kind::Inode),

@@ -34,6 +34,26 @@ pub struct IomapOptions {
     pub on: bool,
     /// A cut keeps the length back as a growth does, until its zeroed block has arrived: fixes N60.
     pub tail: bool,
+    /// When a zeroed block has arrived the length moves over what has arrived: fixes N61.
+    pub length: bool,
+}
+
+impl IomapOptions {
+    /// Takes names of fixes with + in between, or `all`. `None`: one that there is not.
+    #[must_use]
+    pub fn fixed(self, names: &str) -> Option<IomapOptions> {
+        names.split('+').filter(|n| !n.is_empty()).try_fold(self, |o, name| match name {
+            "tail" => Some(IomapOptions { tail: true, ..o }),
+            "length" => Some(IomapOptions { length: true, ..o }),
+            "all" => Some(IomapOptions { tail: true, length: true, ..o }),
+            _ => None,
+        })
+    }
+
+    /// Is anything fixed?
+    pub fn fixes_any(self) -> bool {
+        self.tail || self.length
+    }
 }
 
 impl Ext4 {
@@ -142,17 +162,35 @@ impl Ext4 {
         let to = match inode.grow.get() {
             Some(block) if io.has(block) => {
                 inode.grow.set(None);
-                size
+                match self.opts.iomap.length {
+                    true => end.max(inode.grow_to.get()).min(size),
+                    false => size,
+                }
             }
-            Some(_) if site::IOMAP_DEFER.on() => return None,
+            Some(_) if site::IOMAP_DEFER.on() => {
+                inode.grow_to.set(inode.grow_to.get().max(end.min(size)));
+                return None;
+            }
             _ => end.min(size),
         };
         (to > inode.disksize.get()).then_some(to)
     }
 
-    /// Must the length on disk wait for a block that was zeroed?
-    pub(super) fn defers_length(&self, inode: &Inode) -> bool {
-        inode.grow.get().is_some() && site::IOMAP_DEFER.on()
+    /// A call gives the file this length, on disk too, if that need not wait for a block that was
+    /// zeroed.
+    pub(super) fn set_length(&self, inode: &Inode, size: u64) {
+        if inode.grow.get().is_some() && site::IOMAP_DEFER.on() {
+            inode.grow_to.set(inode.grow_to.get().max(size));
+        } else {
+            inode.disksize.set(size);
+        }
+    }
+
+    /// From here on the length on disk waits for a block.
+    fn wait_for(&self, inode: &Inode, block: u64) {
+        if inode.grow.replace(Some(block)).is_none() {
+            inode.grow_to.set(inode.disksize.get());
+        }
     }
 
     /// Before the file grows from `old` to `to`: the rest of the block that it ends in becomes
@@ -177,7 +215,7 @@ impl Ext4 {
         let end = bs.min(to - block * bs);
         let zeroed = self.zero_part(inode, block, old % bs, end).await?;
         if zeroed && site::IOMAP_GROW.on() {
-            inode.grow.set(Some(block));
+            self.wait_for(inode, block);
         }
         Ok(())
     }
@@ -185,7 +223,7 @@ impl Ext4 {
     /// The same of a cut to `size`, which has zeroed the rest of its last block: in no patch.
     pub(super) fn cut_over(&self, inode: &Inode, size: u64, zeroed: bool) {
         if zeroed && inode.iomap.get() && self.opts.iomap.tail && site::IOMAP_GROW.on() {
-            inode.grow.set(Some(size / u64::from(self.bs().bytes())));
+            self.wait_for(inode, size / u64::from(self.bs().bytes()));
         }
     }
 

@@ -55,7 +55,7 @@ impl MountOptions {
                 return Err(FsError::Invalid("discard, inode_trim with journaling=barrier"));
             }
         }
-        if self.iomap.tail && !self.iomap.on {
+        if self.iomap.fixes_any() && !self.iomap.on {
             return Err(FsError::Invalid("iomap_fix without buffered_iomap"));
         }
         if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib {

@@ -43,9 +43,7 @@ impl Ext4 {
             let block = |bytes: u64| bytes.saturating_sub(1) / bs;
             self.fast_track_range(&h, inode, (block(old), block(size)));
             inode.size.set(size);
-            if !self.defers_length(inode) {
-                inode.disksize.set(size);
-            }
+            self.set_length(inode, size);
             let now = self.time();
             inode.set_mtime(now);
             inode.set_ctime(now);
@@ -103,9 +101,7 @@ impl Ext4 {
     /// sets `i_disksize` to `i_size`).
     async fn touch(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<()> {
         let h = self.start(2).await?;
-        if !self.defers_length(inode) {
-            inode.disksize.set(inode.size.get());
-        }
+        self.set_length(inode, inode.size.get());
         let now = self.time();
         inode.set_mtime(now);
         inode.set_ctime(now);

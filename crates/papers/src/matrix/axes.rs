@@ -207,7 +207,7 @@ impl Combination {
     }
 
     /// Options of mkfs and mount: those of the techniques, then `more` (which replace them, but for
-    /// `fix` and `fast_fix`, whose values are joined).
+    /// `fix`, `fast_fix` and `iomap_fix`, whose values are joined).
     ///
     /// Errors: one that the file system does not have.
     pub fn options(&self, more: &[&str]) -> Result<Options, MachineError> {
@@ -223,7 +223,9 @@ impl Combination {
         let mut fixes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for part in more.iter().flat_map(|m| m.split(',')).filter(|p| !p.is_empty()) {
             match part.split_once('=').unwrap_or((part, "true")) {
-                (key @ ("fix" | "fast_fix"), rule) => fixes.entry(key).or_default().push(rule),
+                (key @ ("fix" | "fast_fix" | "iomap_fix"), rule) => {
+                    fixes.entry(key).or_default().push(rule)
+                }
                 (key, value) => options.set(key, value, specs).map_err(config)?,
             }
         }

@@ -40,6 +40,10 @@ fn has_fast_commits(c: &Combination) -> bool {
     c.has("fast-commit")
 }
 
+fn has_iomap(c: &Combination) -> bool {
+    c.has("buffered-iomap")
+}
+
 fn is_volatile(c: &Combination) -> bool {
     c.drive.is_volatile()
 }
@@ -138,6 +142,8 @@ const KNOWN: &[Known] = &[
     Known { id: "N40", rules: FAST, mend: "fast_fix=attributes", is_in: has_fast_commits },
     Known { id: "N44", rules: FAST, mend: "fast_fix=area", is_in: has_fast_commits },
     Known { id: "N45", rules: FAST, mend: "fast_fix=orphans", is_in: has_fast_commits },
+    Known { id: "N60", rules: &[Rule::SizeAhead], mend: "iomap_fix=tail", is_in: has_iomap },
+    Known { id: "N61", rules: &[Rule::SizeAhead], mend: "iomap_fix=length", is_in: has_iomap },
     Known {
         id: "N32",
         rules: LOST,

@@ -24,8 +24,9 @@ const HEADS: &str = "ext4,era=next";
 const PENDING: &str = "ext4/iomap/grow-pending";
 
 /// A file whose last block has bytes behind its end on the drive: they were cut off, and the drive
-/// need not know.
-const CUT: &str = "open 0 a rw,creat; pwrite 0 4096 0 1; fsync 0; ftruncate 0 100; ";
+/// need not know. Behind that block is another file's.
+const CUT: &str = "open 0 a rw,creat; pwrite 0 4096 0 1; fsync 0; open 2 c rw,creat; \
+                   pwrite 2 4096 0 9; fsync 2; ftruncate 0 100; ";
 /// How it grows.
 const GROWTH: [(&str, &str); 4] = [
     ("ftruncate", "ftruncate 0 12288; "),
@@ -262,9 +263,9 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
 }
 
 /// What a power failure leaves of each growth, beside the claims: buffer heads, iomap, and iomap
-/// with N60 fixed.
+/// with N60 and N61 fixed.
 pub(super) fn observe(ask: Ask) -> Result<Vec<Observed>, MachineError> {
-    let fixed = format!("{IOMAP},iomap_fix=tail");
+    let fixed = format!("{IOMAP},iomap_fix=all");
     let mut all = Vec::new();
     for (name, growth) in GROWTH {
         for (way, fs) in [("buffer heads", HEADS), ("iomap", IOMAP), ("iomap, fixed", &fixed)] {
