@@ -94,7 +94,7 @@ struct Ahead {
 fn grown(ask: Ask, fs: &str, growth: &str, left_out: bool) -> Result<Ahead, MachineError> {
     let mut sum = Ahead::default();
     for eager in ["", ",dirty_background_bytes=4096"] {
-        for late in 0..ask.pick(2, 4) {
+        for late in 0..4 {
             let slow = match late {
                 0 => String::new(),
                 n => format!("slow write data {} 1 50000; ", n - 1),
@@ -198,35 +198,99 @@ fn waits(ask: Ask, fs: &str) -> Result<(f64, f64), MachineError> {
 /// Bytes of a file that a synced one grows to.
 const GROWN: u64 = 200;
 
-/// Seconds from a write that grows a synced file within its block until the new length is durable:
-/// no power failure can leave the old one.
-fn persists(fs: &str) -> Result<f64, MachineError> {
-    let text = "open 0 a rw,creat; pwrite 0 100 0 1; fsync 0; pwrite 0 100 100 2; nap 60000000";
+/// A file, as it certainly is from some time on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Certain {
+    /// Since when, nanoseconds from the program's beginning.
+    since: u64,
+    /// Its length; `None`: there is no such file.
+    size: Option<u64>,
+    /// Bytes of it that have a place and were written.
+    written: u64,
+}
+
+/// What file `a` certainly is while a program runs that calls no sync at its end: with everything
+/// that is not durable lost.
+fn certain(fs: &str, text: &str) -> Result<Vec<Certain>, MachineError> {
     let bench = bench(fs)?;
     let played = play(&bench, &program(text))?;
     let history = History::permitted(&played.tape, &Contract::HONEST);
     let time = |pos: usize| played.tape.entries.get(pos).map(|(time, _)| *time);
-    let begun = played
-        .tape
-        .entries
-        .iter()
-        .find_map(|(time, entry)| matches!(entry, wp_crash::Entry::Begin(3)).then_some(*time));
+    let begun = time(0).unwrap_or_default();
     let (start, sectors) = played.partition;
+    let mut all: Vec<Certain> = Vec::new();
     for frame in &history.frames {
-        let view = MediumView {
-            medium: frame.base.clone(),
-            start: Sector(start),
-            bytes: sectors * SECTOR_BYTES,
-        };
+        let (medium, bytes) = (frame.base.clone(), sectors * SECTOR_BYTES);
+        let view = MediumView { medium, start: Sector(start), bytes };
         let overlay = Overlay::new(&view);
         let survey = (bench.fs.survey)(&overlay, &bench.fs_options)
             .map_err(|error| MachineError::Fs { during: "recovery", error })?;
-        let is_long = survey.files.iter().any(|f| f.path == "a" && f.size == GROWN);
-        if let (true, Some(begun), Some(now)) = (is_long, begun, time(frame.pos)) {
-            return Ok(now.since(begun).0 as f64 / 1e9);
-        }
+        let file = survey.files.iter().find(|f| f.path == "a");
+        let written = file.map_or(0, |f| f.map.iter().map(|run| run.bytes).sum());
+        let since = time(frame.pos).map_or(0, |now| now.since(begun).0);
+        all.push(Certain { since, size: file.map(|f| f.size), written });
     }
-    Err(MachineError::Config("the length is never durable".to_owned()))
+    Ok(all)
+}
+
+/// Seconds from a write that grows a synced file within its block until the new length is durable:
+/// no power failure can leave the old one. What comes before the write takes no time.
+fn persists(fs: &str) -> Result<f64, MachineError> {
+    let text = "open 0 a rw,creat; pwrite 0 100 0 1; fsync 0; pwrite 0 100 100 2; nap 60000000";
+    let all = certain(fs, text)?;
+    let long = all.iter().find(|c| c.size == Some(GROWN));
+    let never = || MachineError::Config("the length is never durable".to_owned());
+    Ok(long.ok_or_else(never)?.since as f64 / 1e9)
+}
+
+/// An older file of the name.
+macro_rules! older {
+    ($rest:literal) => {
+        concat!("open 9 a rw,creat; pwrite 9 4096 0 9; fsync 9; close 9; nap 10000; ", $rest)
+    };
+}
+
+/// Programs without a sync behind what they do, and options of the mount. Late: a drive that is
+/// busy begins each write of data 9 s later.
+const UNSYNCED: &[(&str, &str, &str)] = &[
+    ("new file", "", "open 0 a rw,creat; pwrite 0 8192 0 1; close 0"),
+    ("new file, nodelalloc", ",nodelalloc", "open 0 a rw,creat; pwrite 0 8192 0 1; close 0"),
+    (
+        "append in its block",
+        "",
+        older!("open 0 a rw; ftruncate 0 100; fsync 0; pwrite 0 100 100 1"),
+    ),
+    ("append of blocks", "", older!("open 0 a rw; pwrite 0 8192 4096 1; close 0")),
+    ("renamed, new name", "", "open 0 t rw,creat; pwrite 0 8192 0 1; close 0; rename t a"),
+    ("renamed over", "", older!("open 0 t rw,creat; pwrite 0 8192 0 1; close 0; rename t a")),
+    (
+        "renamed over, late",
+        "",
+        older!(
+            "slow write data 0 9 9000000; open 0 t rw,creat; pwrite 0 8192 0 1; close 0; rename t a"
+        ),
+    ),
+    ("rewritten", "", older!("open 0 a rw,trunc; pwrite 0 8192 0 1; close 0")),
+    (
+        "rewritten, late",
+        "",
+        older!("slow write data 0 9 9000000; open 0 a rw,trunc; pwrite 0 8192 0 1; close 0"),
+    ),
+    ("ftruncate over a tail", "", older!("open 0 a rw; ftruncate 0 100; ftruncate 0 8192")),
+    (
+        "fallocate over a tail",
+        "",
+        older!("open 0 a rw; ftruncate 0 100; fallocate 0 extend 0 8192"),
+    ),
+];
+
+/// What is certain some seconds after each, in words: its length, and how much of it is data.
+fn after(all: &[Certain], seconds: u64) -> (Option<u64>, String) {
+    let last = all.iter().rev().find(|c| c.since <= seconds * 1_000_000_000);
+    let Some(Certain { size: Some(size), written, .. }) = last else {
+        return (None, "no file".to_owned());
+    };
+    (Some(*size), format!("{size} bytes, {} of data", size.min(written)))
 }
 
 pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, MachineError> {
@@ -243,7 +307,7 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
         ),
         (
             "biomap.waits",
-            Measured::value(own).null(0.0).why(format!(
+            Measured::value(own).why(format!(
                 "{own_commits} commits; buffer heads wait {heads} times in {heads_commits}"
             )),
         ),
@@ -262,11 +326,23 @@ pub(super) fn measure(ask: Ask) -> Result<Vec<(&'static str, Measured)>, Machine
     ])
 }
 
-/// What a power failure leaves of each growth, beside the claims: buffer heads, iomap, and iomap
-/// with N60 and N61 fixed.
+/// Beside the claims: what is certain after calls without a sync, with buffer heads and with iomap;
+/// and what a power failure leaves of each growth, with these two and with N60 and N61 fixed.
 pub(super) fn observe(ask: Ask) -> Result<Vec<Observed>, MachineError> {
     let fixed = format!("{IOMAP},iomap_fix=all");
     let mut all = Vec::new();
+    for (name, more, text) in UNSYNCED {
+        for (way, fs) in [("buffer heads", HEADS), ("iomap", IOMAP)] {
+            let known = certain(&format!("{fs}{more}"), &format!("{text}; nap 60000000"))?;
+            let (size, now) = after(&known, 7);
+            all.push(Observed {
+                id: format!("{way}, 7 s: {name}"),
+                value: size.map(|n| n as f64),
+                unit: "bytes".to_owned(),
+                why: format!("certain: {now}; after 50 s {}", after(&known, 50).1),
+            });
+        }
+    }
     for (name, growth) in GROWTH {
         for (way, fs) in [("buffer heads", HEADS), ("iomap", IOMAP), ("iomap, fixed", &fixed)] {
             let one = grown(ask, fs, growth, false)?;
