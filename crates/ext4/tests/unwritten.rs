@@ -108,6 +108,9 @@ fn a_file_is_what_its_calls_made_it() {
         ("6.1", 4096, true),
         ("6.18", 1024, false),
         ("6.18", 4096, false),
+        // With buffered_iomap.
+        ("next", 4096, false),
+        ("next", 1024, true),
     ];
     for (i, (era, block_size, nodelalloc)) in setups.iter().enumerate() {
         let mut setup = Setup::new(era);
@@ -334,9 +337,47 @@ fn judge(setup: &Setup, image: &Medium, all: &BTreeMap<(u64, u64), History>, wha
     w.end();
 }
 
+/// `buffered_iomap`: the length on disk moves when data has arrived, no commit waits for data, and a
+/// length that grows over an unaligned end waits for the zeroes, not for the flusher.
+#[test]
+fn a_length_waits_for_its_data_and_no_commit_does() {
+    let setup = Setup::new("next");
+    let w = World::fresh(&setup);
+    let vfs = w.mount(&setup).expect("mounts");
+    let v = vfs.clone();
+    w.run(async move {
+        let other = v.open("other", OpenFlags::CREATE, 0o644).await.expect("opens");
+        let fd = v.open("f", OpenFlags::CREATE, 0o644).await.expect("opens");
+        let data = |at, n| [Slice::pattern(1, at, n)];
+        v.pwrite(fd, 0, &data(0, 4096)).await.expect("writes");
+        v.fsync(fd).await.expect("syncs");
+        v.pwrite(fd, 4096, &data(4096, 6000)).await.expect("writes");
+        v.fsync(other).await.expect("syncs");
+        v.ftruncate(fd, 100).await.expect("cuts");
+        v.ftruncate(fd, 9000).await.expect("grows");
+        v.pwrite(fd, 20_000, &data(20_000, 100)).await.expect("writes");
+        v.pwrite(other, 0, &[Slice::pattern(2, 0, 100)]).await.expect("writes");
+        v.fsync(other).await.expect("syncs");
+        assert_eq!(v.fstat(fd).await.expect("tells").size, 20_100);
+        v.rt().sleep(Span::secs(40)).await;
+        let mut model = vec![0; 20_100];
+        model[..100].copy_from_slice(&Slice::pattern(1, 0, 100).to_vec());
+        model[20_000..].copy_from_slice(&Slice::pattern(1, 20_000, 100).to_vec());
+        v.fs().drop_caches();
+        assert!(read(&v, "f", OpenFlags::READ).await == model);
+    });
+    let waits = vfs.fs().counters().into_iter().find(|(n, _)| *n == "ordered_waits");
+    assert_eq!(waits, Some(("ordered_waits", 0)));
+    w.unmount(&vfs);
+    assert_e2fsck_clean(&w.medium(), setup.mib, "growth over an unaligned end");
+    drop(vfs);
+    w.end();
+    assert_nothing_lives();
+}
+
 #[test]
 fn no_crash_shows_what_stood_in_a_block_before_its_data() {
-    for (i, era) in ["4.6", "5.10", "6.18"].into_iter().enumerate() {
+    for (i, era) in ["4.6", "5.10", "6.18", "next"].into_iter().enumerate() {
         let mut setup = Setup::new(era);
         setup.mib = 32;
         setup.features = Features::today();

@@ -20,7 +20,7 @@ pub(super) fn run(a: &Args, programs: &Path, dir: &Path, out: &Out) -> ExitCode 
         .config
         .iter()
         .map(|name| match wp_parity::vtime::config::find(name) {
-            Ok(c) if !c.not_modelled.is_empty() || c.zoned => {
+            Ok(c) if c.zoned || !(c.images_only || c.not_modelled.is_empty()) => {
                 Err(format!("{name}: not in this comparison"))
             }
             found => found,

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use wp_base::{FsResult, Sector, Span, live};
 use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig};
 use wp_ext4::fs::era::Era;
-use wp_ext4::fs::{DataMode, Ext4, MountOptions, Mounted};
+use wp_ext4::fs::{DataMode, Ext4, IomapOptions, MountOptions, Mounted};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::{CpuModel, CpuOp, Rt, TimeMode};
-use wp_vfs::Vfs;
+use wp_vfs::{Version, Vfs};
 
 /// A runtime with one disk.
 pub struct World {
@@ -94,6 +94,7 @@ impl Setup {
             count_access: self.count_access,
             relatime: self.count_access,
             dual: self.barrier.then(Default::default),
+            iomap: IomapOptions { on: self.era == Version::NEXT, ..IomapOptions::default() },
             ..MountOptions::new(era, "sdb1", 8, 16)
         };
         if self.eager_flusher {

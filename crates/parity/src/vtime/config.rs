@@ -23,6 +23,8 @@ pub struct Config {
     pub recorded: bool,
     /// Why it cannot run here; empty if it can.
     pub not_modelled: &'static str,
+    /// No kernel has it: only what it leaves is compared, that kernels read and recover.
+    pub images_only: bool,
 }
 
 impl Config {
@@ -43,6 +45,7 @@ const PLAIN: Config = Config {
     zoned: false,
     recorded: true,
     not_modelled: "",
+    images_only: false,
 };
 
 const F2FS: Config = Config { name: "f2fs-posix", fs: "f2fs", ..PLAIN };
@@ -61,6 +64,14 @@ pub static CONFIGS: &[Config] = &[
     Config { name: "ext4-writeback", ours: "data=writeback", mount: "data=writeback", ..PLAIN },
     Config { name: "ext4-journal", ours: "data=journal", mount: "data=journal", ..PLAIN },
     Config { name: "ext4-fastcommit", ours: "fast_commit", mkfs: "-O fast_commit", ..PLAIN },
+    Config {
+        name: "ext4-iomap",
+        ours: "era=next,buffered_iomap",
+        recorded: false,
+        not_modelled: "no release has buffered_iomap: only `kernels crash` takes it",
+        images_only: true,
+        ..PLAIN
+    },
     Config {
         name: "ext4-async",
         mount: "data=writeback,journal_checksum,journal_async_commit",
