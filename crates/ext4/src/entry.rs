@@ -9,7 +9,7 @@ use wp_jbd2::{DualMode, RecoverPolicy};
 use wp_medium::{Medium, Overlay, Sound, View};
 use wp_vfs::{
     BlockMap, Checked, Env, EraRule, FileInfo, FileSystem, FsEntry, Inspection, Offers, OptionSpec,
-    Options, Promises, RecoveryPlan, Version, When,
+    Options, Promises, RecoveryPlan, When,
 };
 
 use crate::check::{self, CheckOptions};
@@ -478,8 +478,11 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
             epoch_secs: env.epoch_secs,
             async_commit: switch(o, "journal_async_commit"),
             dual: dual_mode(o)?,
-            literature: Literature { force_copy: switch(o, "force_copy"), optr: switch(o, "optr") },
-            iomap: iomap_options(o)?,
+            literature: Literature {
+                force_copy: switch(o, "force_copy"),
+                optr: switch(o, "optr"),
+                iomap: iomap_options(o)?,
+            },
             fast: fast_options(o)?,
             ordering_only: switch(o, "ordering_only"),
             relatime: switch(o, "relatime"),
@@ -509,19 +512,11 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     })
 }
 
-/// How regular files are written through the cache. Errors: `Invalid` for both of two opposites, for
-/// a fix that there is not, and in an era that is a release.
+/// How regular files are written through the cache. Errors: as of [`IomapOptions::of`].
 fn iomap_options(o: &Options) -> FsResult<IomapOptions> {
-    let on = switch(o, "buffered_iomap");
-    if on && switch(o, "nobuffered_iomap") {
-        return Err(FsError::Invalid("buffered_iomap or nobuffered_iomap, not both"));
-    }
-    if on && o.get("era", OPTIONS) != Some(Version::NEXT) {
-        return Err(FsError::Invalid("buffered_iomap: no release has it; add era=next"));
-    }
+    let given = [switch(o, "buffered_iomap"), switch(o, "nobuffered_iomap")];
     let fixes = o.get("iomap_fix", OPTIONS).unwrap_or_default();
-    let plain = IomapOptions { on, ..IomapOptions::default() };
-    plain.fixed(fixes).ok_or(FsError::Invalid("iomap_fix: tail, length, or all"))
+    IomapOptions::of(given, o.get("era", OPTIONS).unwrap_or_default(), fixes)
 }
 
 /// What fast commits do beside what kernels do. Errors: `Invalid` for a fix that there is not.

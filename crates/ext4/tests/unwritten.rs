@@ -337,8 +337,8 @@ fn judge(setup: &Setup, image: &Medium, all: &BTreeMap<(u64, u64), History>, wha
     w.end();
 }
 
-/// `buffered_iomap`: the length on disk moves when data has arrived, no commit waits for data, and a
-/// length that grows over an unaligned end waits for the zeroes, not for the flusher.
+/// `buffered_iomap`: the length on disk moves when data has arrived, no commit waits for data, and
+/// a length that grows over an unaligned end waits for the zeroes, not for the flusher.
 #[test]
 fn a_length_waits_for_its_data_and_no_commit_does() {
     let setup = Setup::new("next");

@@ -15,6 +15,7 @@ mod contents;
 mod copy;
 mod dirty_limits;
 mod entry;
+mod entry_eras;
 mod file_type;
 pub mod finding;
 mod flags;

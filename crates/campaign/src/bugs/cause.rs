@@ -107,8 +107,8 @@ fn candidates(c: &Campaign) -> Vec<(&'static Bug, String)> {
     own.chain(of_version).collect()
 }
 
-/// Options with more of them; those of `fix`, `fast_fix` and `iomap_fix` are joined. `None`: the file system
-/// refuses them.
+/// Options with more of them; those of `fix`, `fast_fix` and `iomap_fix` are joined. `None`: the
+/// file system refuses them.
 fn with(c: &Campaign, more: &[&str]) -> Option<Options> {
     let specs = c.bench.fs.options;
     let mut options = c.bench.fs_options.clone();

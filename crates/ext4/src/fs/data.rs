@@ -513,11 +513,8 @@ impl Ext4 {
             return self.promise(inode, b, found, placed).map(|()| false);
         }
         let h = h.expect(ALLOCATES);
-        if inode.iomap.get() && !matches!(&found, Ok(run) if !run.unwritten) {
-            return match found {
-                Ok(_) => self.promise(inode, b, found, placed).map(|()| false),
-                Err(_) => Box::pin(self.place_unwritten(h, inode, b)).await.map(|()| true),
-            };
+        if let Some(done) = Box::pin(self.place_iomap(h, inode, b, &found)).await {
+            return done;
         }
         if let Ok(run) = found {
             b.map_to(run.phys);
@@ -656,25 +653,5 @@ impl Ext4 {
     pub(super) fn pages_of(&self, from: u64, to: u64) -> (u64, u64) {
         let n = (PAGE_BYTES as u64 / u64::from(self.bs().bytes())).max(1);
         (from / n * n, to.max(from + 1).div_ceil(n).saturating_mul(n) - 1)
-    }
-
-    /// What follows a size that moved from `old` over a gap up to `to`: the parts of blocks at the
-    /// gap's edges are zeroed, and the inode is logged, if only as it was. The caller holds no
-    /// handle; the kernel does both in one (`ext4_da_do_write_end`, `ext4_alloc_file_blocks`).
-    pub(super) async fn zero_gap(
-        self: &Rc<Self>,
-        inode: &Rc<Inode>,
-        old: u64,
-        to: u64,
-    ) -> FsResult<()> {
-        if old >= to || !self.opts.era.zeroes_tail_on_extension || inode.iomap.get() {
-            return Ok(());
-        }
-        if self.has_map(inode) {
-            self.zero_edges(inode, old, to).await?;
-        }
-        let h = soon!(self.start(2))?;
-        let out = soon!(self.write_inode(&h, inode));
-        soon!(self.stop(h, out))
     }
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, WbControl};
-use wp_jbd2::Handle;
+use wp_jbd2::{Handle, JournalInode};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -62,6 +62,16 @@ impl Ext4 {
     /// with `buffered_iomap`.
     pub(super) fn orders_data(&self, inode: &Inode) -> bool {
         self.opts.data != DataMode::Writeback && !self.journals_data(inode) && !inode.iomap.get()
+    }
+
+    /// The inode's ordered-data handle for the journal.
+    pub(super) fn jinode(self: &Rc<Self>, inode: &Rc<Inode>) -> Rc<JournalInode> {
+        let mut slot = inode.jinode.borrow_mut();
+        slot.get_or_insert_with(|| {
+            let data: Rc<dyn wp_jbd2::OrderedData> = inode.clone();
+            self.journal().new_inode(Rc::downgrade(&data))
+        })
+        .clone()
     }
 
     /// Does delayed allocation that gives written blocks put a file on the ordered list?

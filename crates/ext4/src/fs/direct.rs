@@ -259,8 +259,7 @@ impl Ext4 {
         }
         soon!(self.update_time(inode))?;
         if grows {
-            Box::pin(self.settle_growth(inode, None)).await?;
-            let h = soon!(self.start(8))?;
+            let h = Box::pin(self.start_growth(inode)).await?;
             if !site::DIRECT_SIZE.on() {
                 inode.disksize.set(end.max(inode.disksize.get()));
                 soon!(self.write_inode(&h, inode))?;
@@ -552,11 +551,6 @@ impl Ext4 {
                 Ok(Piece { run, fresh: true })
             }
         }
-    }
-
-    /// Does a direct write that grows a file put it on the ordered list?
-    fn files_direct(&self, inode: &Inode) -> bool {
-        self.opts.era.files_in_map_blocks && !inode.iomap.get() && site::DIRECT_FILE.on()
     }
 
     /// The end of a write that grows the file: the new size and off the orphan chain

@@ -582,16 +582,6 @@ impl Ext4 {
         self.stop(h, out)
     }
 
-    /// The inode's ordered-data handle for the journal.
-    pub(super) fn jinode(self: &Rc<Self>, inode: &Rc<Inode>) -> Rc<JournalInode> {
-        let mut slot = inode.jinode.borrow_mut();
-        slot.get_or_insert_with(|| {
-            let data: Rc<dyn wp_jbd2::OrderedData> = inode.clone();
-            self.journal().new_inode(Rc::downgrade(&data))
-        })
-        .clone()
-    }
-
     /// Forgets an inode in memory, unless its number leads to another by now.
     pub(super) fn forget_inode(&self, inode: &Rc<Inode>) {
         self.fast_forget(inode);

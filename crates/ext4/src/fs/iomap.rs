@@ -18,10 +18,11 @@ use std::rc::Rc;
 use wp_base::{FsError, FsResult};
 use wp_cache::{BufFlag, Buffer, WbControl};
 use wp_jbd2::Handle;
+use wp_vfs::Version;
 
 use super::convert::IoEnd;
 use super::data::CREDITS_ALLOCATE;
-use super::extents::Fill;
+use super::extents::{Fill, Run};
 use super::inode::Inode;
 use super::mount::Ext4;
 use crate::disk::inode::flag;
@@ -50,9 +51,22 @@ impl IomapOptions {
         })
     }
 
-    /// Is anything fixed?
-    pub fn fixes_any(self) -> bool {
-        self.tail || self.length
+    /// Is anything fixed of what is not on?
+    pub fn is_wrong(self) -> bool {
+        !self.on && (self.tail || self.length)
+    }
+
+    /// What a mount is given: on and off, the era, names of fixes. Errors: `Invalid` for both of
+    /// two opposites, for a fix that there is not, and in an era that is a release.
+    pub fn of([on, off]: [bool; 2], era: &str, fixes: &str) -> FsResult<IomapOptions> {
+        if on && off {
+            return Err(FsError::Invalid("buffered_iomap or nobuffered_iomap, not both"));
+        }
+        if on && era != Version::NEXT {
+            return Err(FsError::Invalid("buffered_iomap: no release has it; add era=next"));
+        }
+        let plain = IomapOptions { on, ..IomapOptions::default() };
+        plain.fixed(fixes).ok_or(FsError::Invalid("iomap_fix: tail, length, or all"))
     }
 }
 
@@ -64,14 +78,30 @@ impl Ext4 {
         let disk = inode.disk.borrow();
         let fits = disk.is_file() && disk.has(flag::EXTENTS) && disk.flags.get() & OTHERS == 0;
         drop(disk);
-        self.opts.iomap.on && fits && !self.journals_data(inode)
+        self.opts.literature.iomap.on && fits && !self.journals_data(inode)
     }
 
-    /// Gives a block of such a file a place at once, where nothing is delayed: an unwritten one.
-    /// The caller holds `map_lock`.
+    /// Gives a block of such a file a place at once, where nothing is delayed and the map says
+    /// `found`: an unwritten one. `None`: it has a written one, or the file is none of them; else,
+    /// was it allocated now? The caller holds `map_lock`.
     ///
     /// Waits: for the journal, for bitmaps. Errors: `NoSpace`.
-    pub(super) async fn place_unwritten(
+    pub(super) async fn place_iomap(
+        self: &Rc<Self>,
+        h: &Handle,
+        inode: &Rc<Inode>,
+        b: &Rc<Buffer>,
+        found: &Result<Run, u64>,
+    ) -> Option<FsResult<bool>> {
+        match found {
+            _ if !inode.iomap.get() => None,
+            Ok(run) if !run.unwritten => None,
+            Ok(_) => Some(self.promise(inode, b, *found).map(|()| false)),
+            Err(_) => Some(self.place_unwritten(h, inode, b).await.map(|()| true)),
+        }
+    }
+
+    async fn place_unwritten(
         self: &Rc<Self>,
         h: &Handle,
         inode: &Rc<Inode>,
@@ -85,6 +115,40 @@ impl Ext4 {
         b.set(BufFlag::New);
         b.set(BufFlag::Unwritten);
         Ok(())
+    }
+
+    /// What writeback allocates; `convert`: unwritten, until the data has arrived.
+    pub(super) fn fill_of(&self, inode: &Inode, convert: bool) -> Fill {
+        match convert && site::UNWRITTEN.on() {
+            true if inode.iomap.get() => Fill::Unwritten,
+            true => Fill::BeforeIo,
+            false => Fill::Written,
+        }
+    }
+
+    /// Sends a run whose blocks have their places; what is unwritten of such a file is split off by
+    /// whoever ends its writeback.
+    pub(super) fn submit_placed(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        run: &[Rc<Buffer>],
+        wbc: &WbControl,
+    ) {
+        let unwritten = run.iter().filter(|b| b.clear(BufFlag::Unwritten)).count() > 0;
+        self.submit_run(inode, run, wbc, unwritten.then_some(None));
+    }
+
+    /// Does a direct write that grows a file put it on the ordered list?
+    pub(super) fn files_direct(&self, inode: &Inode) -> bool {
+        self.opts.era.files_in_map_blocks && !inode.iomap.get() && site::DIRECT_FILE.on()
+    }
+
+    /// The first handle of a direct write that grows a file.
+    ///
+    /// Waits: for the block of a growth under way, for the journal.
+    pub(super) async fn start_growth(self: &Rc<Self>, inode: &Rc<Inode>) -> FsResult<Handle> {
+        self.settle_growth(inode, None).await?;
+        self.start(8).await
     }
 
     /// What is left to do when the bios of `run` are complete, if anything is: to convert, to move
@@ -102,7 +166,7 @@ impl Ext4 {
         // concurrent append writes").
         let end = (last * bs).min(inode.size.get());
         let grows = inode.grow.get().is_some_and(|b| (first..last).contains(&b));
-        let wanted = unwritten || grows || end > inode.disksize.get();
+        let wanted = unwritten || grows || end > inode.disksize.get() || self.opts.data_err_abort;
         wanted.then(|| IoEnd::of_iomap(inode, run, (unwritten, end), bios))
     }
 
@@ -115,6 +179,9 @@ impl Ext4 {
             io.end_writeback(failed);
         }
         let done = if failed {
+            if self.opts.data_err_abort {
+                self.journal().abort(FsError::Io);
+            }
             // The length stays where it was; whoever syncs is told.
             if inode.grow.get().is_some_and(|b| io.has(b)) {
                 inode.grow.set(None);
@@ -131,6 +198,10 @@ impl Ext4 {
     /// Converts what was written, and moves the length on disk over it.
     async fn move_length(self: &Rc<Self>, io: &IoEnd, unwritten: bool, end: u64) -> FsResult<()> {
         let inode = io.inode();
+        let grows = inode.grow.get().is_some_and(|b| io.has(b));
+        if !(unwritten || grows || end > inode.disksize.get()) {
+            return Ok(());
+        }
         let h = self.start(CREDITS_ALLOCATE).await?;
         let map = inode.map_lock.lock().await;
         let out = async {
@@ -162,7 +233,7 @@ impl Ext4 {
         let to = match inode.grow.get() {
             Some(block) if io.has(block) => {
                 inode.grow.set(None);
-                match self.opts.iomap.length {
+                match self.opts.literature.iomap.length {
                     true => end.max(inode.grow_to.get()).min(size),
                     false => size,
                 }
@@ -222,7 +293,7 @@ impl Ext4 {
 
     /// The same of a cut to `size`, which has zeroed the rest of its last block: in no patch.
     pub(super) fn cut_over(&self, inode: &Inode, size: u64, zeroed: bool) {
-        if zeroed && inode.iomap.get() && self.opts.iomap.tail && site::IOMAP_GROW.on() {
+        if zeroed && inode.iomap.get() && self.opts.literature.iomap.tail && site::IOMAP_GROW.on() {
             self.wait_for(inode, size / u64::from(self.bs().bytes()));
         }
     }

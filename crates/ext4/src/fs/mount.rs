@@ -23,7 +23,6 @@ use super::era::Era;
 use super::fast_commit::{FastCommits, FastOptions};
 use super::features;
 use super::inode::Inode;
-use super::iomap::IomapOptions;
 use super::lazy_init::LazyInit;
 use super::mount_check::{Literature, ZEROOUT_KIB};
 use super::mount_replay::{replay, view_of};
@@ -55,8 +54,6 @@ pub struct MountOptions {
     pub dual: Option<DualMode>,
     /// Techniques of the literature.
     pub literature: Literature,
-    /// `buffered_iomap`.
-    pub iomap: IomapOptions,
     /// How fast commits are written, where the image has the feature.
     pub fast: FastOptions,
     /// With dual-mode journaling: fsync only orders, as if the program called `fbarrier`.
@@ -122,7 +119,6 @@ impl MountOptions {
             async_commit: false,
             dual: None,
             literature: Literature::default(),
-            iomap: IomapOptions::default(),
             fast: FastOptions::default(),
             ordering_only: false,
             relatime: false,
@@ -302,7 +298,7 @@ impl Ext4 {
         fs.take_journal_error(&journal);
         fs.set_journal_features(&journal)?;
         assert!(fs.journal.set(journal).is_ok(), "it is mounted once");
-        if fs.dioread_nolock || fs.opts.iomap.on {
+        if fs.dioread_nolock || fs.opts.literature.iomap.on {
             fs.start_conversions();
         }
         fs.watch_commits();

@@ -4,6 +4,7 @@ use wp_base::{FsError, FsResult};
 use wp_block::Limits;
 
 use super::data_journal::DataMode;
+use super::iomap::IomapOptions;
 use super::mount::MountOptions;
 use super::table_trim::TableTrim;
 
@@ -19,6 +20,8 @@ pub struct Literature {
     /// The drive keeps all writes in order (OPTR): no flush before a commit record. With
     /// `ordering_only` no flush at all.
     pub optr: bool,
+    /// `buffered_iomap`: how regular files are written through the cache.
+    pub iomap: IomapOptions,
 }
 
 impl MountOptions {
@@ -55,7 +58,7 @@ impl MountOptions {
                 return Err(FsError::Invalid("discard, inode_trim with journaling=barrier"));
             }
         }
-        if self.iomap.fixes_any() && !self.iomap.on {
+        if self.literature.iomap.is_wrong() {
             return Err(FsError::Invalid("iomap_fix without buffered_iomap"));
         }
         if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib {

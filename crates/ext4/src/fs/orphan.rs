@@ -140,7 +140,8 @@ impl Ext4 {
                 self.delete_inode(&inode).await?;
             } else {
                 // What the cut left of the last block may not have been zeroed yet.
-                self.zero_tail(&inode, inode.size.get()).await?;
+                let zeroed = self.zero_tail(&inode, inode.size.get()).await?;
+                self.cut_over(&inode, inode.size.get(), zeroed);
                 self.finish_truncate(&inode).await?;
             }
         }

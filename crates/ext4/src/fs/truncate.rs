@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
 use wp_cache::BufFlag;
-use wp_rt::CpuOp;
+use wp_rt::{CpuOp, soon};
 
 use super::inode::Inode;
 use super::mount::Ext4;
@@ -282,5 +282,25 @@ impl Ext4 {
         }
         let disk = inode.disk.borrow();
         disk.is_dir() || disk.is_symlink()
+    }
+
+    /// What follows a size that moved from `old` over a gap up to `to`: the parts of blocks at the
+    /// gap's edges are zeroed, and the inode is logged, if only as it was. The caller holds no
+    /// handle; the kernel does both in one (`ext4_da_do_write_end`, `ext4_alloc_file_blocks`).
+    pub(super) async fn zero_gap(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        old: u64,
+        to: u64,
+    ) -> FsResult<()> {
+        if old >= to || !self.opts.era.zeroes_tail_on_extension || inode.iomap.get() {
+            return Ok(());
+        }
+        if self.has_map(inode) {
+            self.zero_edges(inode, old, to).await?;
+        }
+        let h = soon!(self.start(2))?;
+        let out = soon!(self.write_inode(&h, inode));
+        soon!(self.stop(h, out))
     }
 }

@@ -14,7 +14,6 @@ use wp_rt::{CpuOp, soon};
 
 use super::convert::IoEnd;
 use super::data::{CREDITS_ALLOCATE, RETRIES};
-use super::extents::Fill;
 use super::inode::{Inode, Put};
 use super::mount::Ext4;
 use crate::site;
@@ -34,6 +33,11 @@ enum Place {
 }
 
 impl Place {
+    /// Is such a block sent without a handle? With `buffered_iomap` an unwritten one, too.
+    fn is_sent_alone(self, inode: &Inode) -> bool {
+        self == Place::Known || (self == Place::Unwritten && inode.iomap.get())
+    }
+
     fn of(b: &Rc<Buffer>) -> Place {
         match (b.flag(BufFlag::Mapped), b.flag(BufFlag::Unwritten)) {
             (false, _) => Place::Promised,
@@ -100,11 +104,7 @@ impl Ext4 {
         }
         let convert = self.writes_unwritten(inode);
         let to = if state == Place::Promised {
-            let fill = match convert && site::UNWRITTEN.on() {
-                true if inode.iomap.get() => Fill::Unwritten,
-                true => Fill::BeforeIo,
-                false => Fill::Written,
-            };
+            let fill = self.fill_of(inode, convert);
             // Mostly the size follows.
             inode.put.set(Put::Later);
             let run = self.allocate_as(h, inode, first, bufs.len() as u32, true, fill).await;
@@ -316,7 +316,7 @@ impl Ext4 {
         let block = u64::from(self.bs().bytes());
         let (blocks, in_page) = (inode.size.get().div_ceil(block), PAGE_BYTES as u64 / block);
         let behind = blocks % in_page;
-        (behind > 0).then(|| blocks - behind)
+        (behind > 0 && !inode.iomap.get()).then(|| blocks - behind)
     }
 
     pub(super) async fn writepages_range(
@@ -351,10 +351,8 @@ impl Ext4 {
             if !self.is_writable(inode, &b) {
                 continue;
             }
-            let unwritten = inode.iomap.get() && Place::of(&b) == Place::Unwritten;
-            let placed = Place::of(&b) == Place::Known || unwritten;
-            let whole = wbc.mapped_only || handle_seen || inode.iomap.get();
-            let cut = if whole { None } else { self.cut_page(inode) };
+            let placed = Place::of(&b).is_sent_alone(inode);
+            let cut = if wbc.mapped_only || handle_seen { None } else { self.cut_page(inode) };
             let is_cut = cut.is_some_and(|first| index >= first);
             // What lies before that page goes without a handle.
             let to = match cut {
@@ -421,11 +419,7 @@ impl Ext4 {
                 done
             } else {
                 let run = self.dirty_run(inode, index, to, wbc.budget.get());
-                // Whoever ends its writeback splits what is to be converted.
-                for b in run.iter().filter(|_| unwritten) {
-                    b.clear(BufFlag::Unwritten);
-                }
-                self.submit_run(inode, &run, wbc, unwritten.then_some(None));
+                self.submit_placed(inode, &run, wbc);
                 next = index + run.len() as u64;
                 wbc.budget.set(wbc.budget.get().saturating_sub(run.len() as u64));
                 run.len() as u64

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use wp_base::{FsResult, Sector, Span, live};
 use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig};
 use wp_ext4::fs::era::Era;
-use wp_ext4::fs::{DataMode, Ext4, IomapOptions, MountOptions, Mounted};
+use wp_ext4::fs::{DataMode, Ext4, IomapOptions, Literature, MountOptions, Mounted};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::{CpuModel, CpuOp, Rt, TimeMode};
@@ -94,7 +94,10 @@ impl Setup {
             count_access: self.count_access,
             relatime: self.count_access,
             dual: self.barrier.then(Default::default),
-            iomap: IomapOptions { on: self.era == Version::NEXT, ..IomapOptions::default() },
+            literature: Literature {
+                iomap: IomapOptions { on: self.era == Version::NEXT, ..IomapOptions::default() },
+                ..Literature::default()
+            },
             ..MountOptions::new(era, "sdb1", 8, 16)
         };
         if self.eager_flusher {

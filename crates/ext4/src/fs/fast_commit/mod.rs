@@ -227,7 +227,7 @@ impl Ext4 {
             let what = "journaling=barrier, optr with fast_commit: use one of them";
             return Err(FsError::Invalid(what));
         }
-        if wanted && self.opts.iomap.on {
+        if wanted && l.iomap.on {
             // No published text says which of a file's lengths a fast commit is to log.
             let what = "buffered_iomap with fast_commit: use one of them";
             return Err(FsError::Invalid(what));
