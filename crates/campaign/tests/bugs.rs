@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 98] = [
+const FEW: [(&str, Range<u64>); 99] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -111,6 +111,7 @@ const FEW: [(&str, Range<u64>); 98] = [
     ("N43", 0..1),
     ("N60", 0..1),
     ("N61", 0..1),
+    ("N62", 0..1),
 ];
 
 #[test]

@@ -188,7 +188,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "iomap_fix",
         when: When::Mount,
         default: "",
-        help: "with buffered_iomap: what the patches leave open, joined by +: tail (N60), length (N61), or all; no patch does this",
+        help: "with buffered_iomap: what the patches leave open, joined by +: tail (N60), length (N61), errors (N62), or all; no patch does this",
     },
     OptionSpec {
         key: "relatime",

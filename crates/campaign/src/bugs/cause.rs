@@ -43,6 +43,7 @@ const MENDS: &[Mend] = &[
     mend("ext4", "N50", "untorn_commit"),
     mend("ext4", "N60", "iomap_fix=tail"),
     mend("ext4", "N61", "iomap_fix=length"),
+    mend("ext4", "N62", "iomap_fix=errors"),
     mend("ext4", "N9", "extent_max_zeroout_kb=0"),
     mend("f2fs", "R1", "wait_first_node"),
     mend("f2fs", "R2", "wait_last_node"),

@@ -89,4 +89,15 @@ pub static BUGS: &[Bug] = &[
         ),
         ..BUG
     },
+    Bug {
+        id: "N62",
+        what: "ext4, buffered_iomap: a write of data fails, an fsync tells, the next answers 0, and the length that the file shows is in no commit",
+        affected: iomap!(""),
+        fixed: iomap!(",iomap_fix=errors"),
+        rule: Rule::Errors,
+        programs: Programs::Text(
+            "open 0 a rw,creat\npwrite 0 4096 0 1\nfail write data 0 always\nfsync 0\nfsync 0",
+        ),
+        ..BUG
+    },
 ];

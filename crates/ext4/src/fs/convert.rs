@@ -18,7 +18,7 @@ use std::rc::{Rc, Weak};
 
 use wp_base::{BlockSize, FsError, FsResult};
 use wp_block::BioEnd;
-use wp_cache::Buffer;
+use wp_cache::{BufFlag, Buffer};
 use wp_jbd2::Reserved;
 use wp_rt::{Rt, WaitQueue};
 
@@ -87,6 +87,11 @@ impl IoEnd {
     pub fn has(&self, block: u64) -> bool {
         let (first, to) = self.blocks();
         (first..to).contains(&block)
+    }
+
+    /// Its extent is unwritten still.
+    pub fn mark_unwritten(&self) {
+        self.bufs.iter().for_each(|b| b.set(BufFlag::Unwritten));
     }
 
     /// Ends the writeback of all.

@@ -37,6 +37,8 @@ pub struct IomapOptions {
     pub tail: bool,
     /// When a zeroed block has arrived the length moves over what has arrived: fixes N61.
     pub length: bool,
+    /// The length moves over data whose write failed, too: fixes N62.
+    pub errors: bool,
 }
 
 impl IomapOptions {
@@ -46,14 +48,15 @@ impl IomapOptions {
         names.split('+').filter(|n| !n.is_empty()).try_fold(self, |o, name| match name {
             "tail" => Some(IomapOptions { tail: true, ..o }),
             "length" => Some(IomapOptions { length: true, ..o }),
-            "all" => Some(IomapOptions { tail: true, length: true, ..o }),
+            "errors" => Some(IomapOptions { errors: true, ..o }),
+            "all" => Some(IomapOptions { tail: true, length: true, errors: true, ..o }),
             _ => None,
         })
     }
 
     /// Is anything fixed of what is not on?
     pub fn is_wrong(self) -> bool {
-        !self.on && (self.tail || self.length)
+        !self.on && (self.tail || self.length || self.errors)
     }
 
     /// What a mount is given: on and off, the era, names of fixes. Errors: `Invalid` for both of
@@ -66,7 +69,7 @@ impl IomapOptions {
             return Err(FsError::Invalid("buffered_iomap: no release has it; add era=next"));
         }
         let plain = IomapOptions { on, ..IomapOptions::default() };
-        plain.fixed(fixes).ok_or(FsError::Invalid("iomap_fix: tail, length, or all"))
+        plain.fixed(fixes).ok_or(FsError::Invalid("iomap_fix: tail, length, errors, or all"))
     }
 }
 
@@ -96,7 +99,7 @@ impl Ext4 {
         match found {
             _ if !inode.iomap.get() => None,
             Ok(run) if !run.unwritten => None,
-            Ok(_) => Some(self.promise(inode, b, *found).map(|()| false)),
+            Ok(_) => Some(self.promise(inode, b, *found, false).map(|()| false)),
             Err(_) => Some(self.place_unwritten(h, inode, b).await.map(|()| true)),
         }
     }
@@ -172,27 +175,38 @@ impl Ext4 {
 
     /// The end of such writeback, in the worker (`ext4_iomap_finish_ioend`).
     pub(super) async fn finish_iomap(self: &Rc<Self>, io: &IoEnd, (unwritten, end): (bool, u64)) {
-        let inode = io.inode();
         let failed = io.has_failed();
         let late = site::CONVERT_FIRST.on();
         if !late {
             io.end_writeback(failed);
         }
-        let done = if failed {
-            if self.opts.data_err_abort {
-                self.journal().abort(FsError::Io);
-            }
-            // The length stays where it was; whoever syncs is told.
-            if inode.grow.get().is_some_and(|b| io.has(b)) {
-                inode.grow.set(None);
-            }
-            Err(FsError::Io)
-        } else {
-            self.move_length(io, unwritten, end).await
+        let done = match failed {
+            true => self.failed_iomap(io, end).await,
+            false => self.move_length(io, unwritten, end).await,
         };
+        if done.is_err() && unwritten {
+            // Whoever writes the block again finds its extent as it is.
+            io.mark_unwritten();
+        }
         if late {
             io.end_writeback(done.is_err());
         }
+    }
+
+    /// The data did not arrive: the length stays where it was, and nothing waits for the block any
+    /// more. Whoever syncs is told once; a sync after that answers 0, and the length is in no
+    /// commit (N62). Errors: always.
+    async fn failed_iomap(self: &Rc<Self>, io: &IoEnd, end: u64) -> FsResult<()> {
+        if self.opts.data_err_abort {
+            self.journal().abort(FsError::Io);
+        }
+        if self.opts.literature.iomap.errors {
+            // As buffer heads have it: what did not arrive reads as it stands on the drive.
+            self.move_length(io, false, end).await?;
+        } else if io.inode().grow.get().is_some_and(|b| io.has(b)) {
+            io.inode().grow.set(None);
+        }
+        Err(FsError::Io)
     }
 
     /// Converts what was written, and moves the length on disk over it.

@@ -450,7 +450,7 @@ pub static TECHNIQUES: &[Technique] = &[
     Technique {
         name: "buffered-iomap",
         about: "ext4 buffered_iomap (patches of 2026, in no release): no commit waits for data, new \
-            blocks are unwritten until their data arrives, and so does a length (N60)",
+            blocks are unwritten until their data arrives, and so does a length (N60 to N62)",
         on: "era=next,buffered_iomap",
         since: Some((6, 18)),
         conflicts: &[
