@@ -192,7 +192,7 @@ impl Ext4 {
             return Box::pin(self.finish_iomap(io, what)).await;
         }
         let (first, to) = io.blocks();
-        let wrote = !io.failed.get() || !self.opts.era.keeps_failed_unwritten;
+        let wrote = !io.failed.get() || !self.opts.era.keeps_failed_unwritten();
         let late = site::CONVERT_FIRST.on();
         if !late {
             io.end_writeback(io.failed.get());

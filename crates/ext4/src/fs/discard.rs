@@ -234,7 +234,7 @@ impl Ext4 {
     async fn trim(&self, range: Freed, least: u32) -> u32 {
         let (group, end, mut start) = (range.group, range.end(), range.start);
         let blocks = self.geo.clusters_in_group(group);
-        let beyond = self.opts.era.trims_beyond;
+        let beyond = self.opts.era.trims_beyond();
         let (mut done, mut seen, mut to_end) = (0, 0, range.start == 0 && end >= blocks - 1);
         loop {
             let run = self.groups.with(group, |bits| {

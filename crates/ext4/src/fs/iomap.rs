@@ -143,7 +143,7 @@ impl Ext4 {
 
     /// Does a direct write that grows a file put it on the ordered list?
     pub(super) fn files_direct(&self, inode: &Inode) -> bool {
-        self.opts.era.files_in_map_blocks && !inode.iomap.get() && site::DIRECT_FILE.on()
+        self.opts.era.files_in_map_blocks() && !inode.iomap.get() && site::DIRECT_FILE.on()
     }
 
     /// The first handle of a direct write that grows a file.

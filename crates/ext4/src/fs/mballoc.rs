@@ -296,7 +296,7 @@ impl Ext4 {
     fn covering(&self, s: &Search, len: u32) -> u64 {
         let blocks = |clusters: u32| u64::from(clusters) << self.geo.cluster_bits;
         let (asked, len) = (s.rq.logical, blocks(len));
-        if !self.opts.era.spaces_inside_goal {
+        if !self.opts.era.spaces_inside_goal() {
             let window = (asked - s.logical).min(len - blocks(s.want));
             let off = asked % len;
             return asked - if off > 0 { window.min(off) } else { window };

@@ -61,7 +61,7 @@ impl MountOptions {
         if self.literature.iomap.is_wrong() {
             return Err(FsError::Invalid("iomap_fix without buffered_iomap"));
         }
-        if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib {
+        if self.zeroout_kib != ZEROOUT_KIB && !self.era.zeroes_by_kib() {
             return Err(FsError::Invalid("extent_max_zeroout_kb: before 3.7 it is 7 blocks"));
         }
         if self.async_commit && ordered && self.era.refuses_async_ordered() {

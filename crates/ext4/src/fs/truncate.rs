@@ -36,7 +36,7 @@ impl Ext4 {
         if size > old {
             if inode.iomap.get() {
                 self.grow_over(inode, old, size).await?;
-            } else if self.opts.era.zeroes_tail_on_extension && site::EXTEND_ZERO.on() {
+            } else if self.opts.era.zeroes_tail_on_extension() && site::EXTEND_ZERO.on() {
                 self.zero_tail(inode, old).await?;
             }
             let h = self.start(2).await?;
@@ -293,7 +293,7 @@ impl Ext4 {
         old: u64,
         to: u64,
     ) -> FsResult<()> {
-        if old >= to || !self.opts.era.zeroes_tail_on_extension || inode.iomap.get() {
+        if old >= to || !self.opts.era.zeroes_tail_on_extension() || inode.iomap.get() {
             return Ok(());
         }
         if self.has_map(inode) {

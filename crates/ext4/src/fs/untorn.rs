@@ -46,7 +46,8 @@ impl Ext4 {
             && inode.has(flag::EXTENTS);
         let drive = self.bdev.queue().atomic_limits().filter(|_| is_fit)?;
         let block = self.bs().bytes();
-        let most = if self.opts.era.untorn_by_clusters { self.geo.cluster_bytes() } else { block };
+        let most =
+            if self.opts.era.untorn_by_clusters() { self.geo.cluster_bytes() } else { block };
         let (unit_min, unit_max) = (block.max(drive.unit_min), most.min(drive.unit_max));
         (unit_min <= unit_max).then_some(AtomicLimits { unit_min, unit_max, ..drive })
     }
@@ -67,7 +68,7 @@ impl Ext4 {
         (at, end): (u64, u64),
         how: Flags,
     ) -> FsResult<Piece> {
-        if how.has(Flags::ATOMIC) && self.opts.era.untorn_by_clusters {
+        if how.has(Flags::ATOMIC) && self.opts.era.untorn_by_clusters() {
             return Box::pin(self.map_untorn(inode, at, end)).await;
         }
         self.map_piece(inode, at, end).await
@@ -194,7 +195,7 @@ impl Ext4 {
         to: u64,
         io: &Kiocb,
     ) -> FsResult<()> {
-        if io.is_untorn() && self.opts.era.untorn_by_clusters {
+        if io.is_untorn() && self.opts.era.untorn_by_clusters() {
             return self.convert_whole(inode, from, to).await;
         }
         self.convert_range(inode, from, to).await
