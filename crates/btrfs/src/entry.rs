@@ -88,6 +88,7 @@ pub static ENTRY: FsEntry = FsEntry {
         fallocate_syncs: false,
         barriers: None,
         order_only: None,
+        alone: None,
     },
     offers: Offers { moves_ranges: false, checkpoints: false, ..Offers::ALL },
     modes: &["", "notreelog", "nodatacow"],

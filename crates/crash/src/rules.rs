@@ -158,7 +158,8 @@ impl Profile {
     /// The same as it is mounted: some options take a part of it back.
     pub fn mounted(entry: &FsEntry, options: &Options) -> Profile {
         let syncs_only_order = entry.syncs_only_order(options);
-        Profile { syncs_only_order, ..Profile::of(&entry.promises) }
+        let names_in_order = entry.names_in_order(options);
+        Profile { syncs_only_order, names_in_order, ..Profile::of(&entry.promises) }
     }
 
     /// ext4 with a journal.

@@ -191,6 +191,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "with buffered_iomap: what the patches leave open, joined by +: tail (N60), length (N61), errors (N62), or all; no patch does this",
     },
     OptionSpec {
+        key: "ijournal",
+        when: When::Mount,
+        default: "",
+        help: "fsync logs the one file as an i-transaction, each core in its part of the fast-commit area (iJournaling of ATC'17; from 5.10 on; no kernel does this)",
+    },
+    OptionSpec {
         key: "relatime",
         when: When::Mount,
         default: "",
@@ -317,6 +323,7 @@ pub static ENTRY: FsEntry = FsEntry {
         fallocate_syncs: true,
         barriers: Some(("journaling", "barrier")),
         order_only: Some("ordering_only"),
+        alone: Some("ijournal"),
     },
     offers: Offers { shares: false, subvolumes: false, checkpoints: false, ..Offers::ALL },
     modes: &["", "data=writeback", "data=journal", "nodelalloc"],
@@ -418,9 +425,10 @@ fn make(o: &Options, bytes: u64) -> FsResult<Medium> {
             .set("bigalloc", true)
             .map_err(|e| FsError::Unsupported(format!("mkfs: {e}")))?;
     }
-    if switch(o, "fast_commit") {
+    if switch(o, "fast_commit") || switch(o, "ijournal") {
         if !era.fast_commits() {
-            let what = "fast_commit: kernels have it from 5.10 on; add era=5.10 or a newer one";
+            let what = "fast_commit, ijournal: kernels have the area from 5.10 on; \
+                        add era=5.10 or a newer one";
             return Err(FsError::Unsupported(what.into()));
         }
         m.features = m
@@ -526,7 +534,16 @@ fn fast_options(o: &Options) -> FsResult<FastOptions> {
         "fast_fix: blocks, head, unnamed, unlinked, ineligible, untracked, directories, company, \
          attributes, area, orphans, or all",
     ))?;
-    Ok(FastOptions { fixes, selective_flush: switch(o, "fast_selective_flush") })
+    let (ijournal, selective_flush) = (switch(o, "ijournal"), switch(o, "fast_selective_flush"));
+    if !ijournal {
+        return Ok(FastOptions { fixes, selective_flush, ijournal });
+    }
+    if switch(o, "fast_commit") || selective_flush || fixes != FastFixes::default() {
+        let what = "ijournal with fast_commit, fast_fix or fast_selective_flush: use one of them";
+        return Err(FsError::Invalid(what));
+    }
+    // What fast commits forget to track, one file would miss too.
+    Ok(FastOptions { fixes: FastFixes::all(), selective_flush, ijournal })
 }
 
 /// BarrierFS' journaling and what CJFS adds. Errors: `Invalid` for additions without it.
@@ -559,7 +576,8 @@ fn probe(view: &dyn View) -> bool {
 }
 
 fn policy(o: &Options) -> FsResult<RecoverPolicy> {
-    Ok(RecoverPolicy::of(&wp_jbd2::Era::of(era_of(o)?.version())))
+    let policy = RecoverPolicy::of(&wp_jbd2::Era::of(era_of(o)?.version()));
+    Ok(if switch(o, "ijournal") { policy.with_ijournal() } else { policy })
 }
 
 fn recover(view: &dyn View, o: &Options) -> FsResult<RecoveryPlan> {

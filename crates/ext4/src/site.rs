@@ -54,6 +54,28 @@ wp_base::sites! {
         FAST_WAIT, Wait, "ext4/fast/block-wait":
             "fsync returns only after the blocks of its fast commit are written";
     }
+    "crates/ext4/src/image/fast_commit/ijournal.rs" {
+        RECOVER_NEWER, Order, "ext4/recovery/i-transaction-newer":
+            "recovery replays no i-transaction that a commit has made void";
+    }
+    "crates/ext4/src/fs/fast_commit/ijournal.rs" {
+        IJ_SEQUENCE, Order, "ext4/ijournal/sequence":
+            "i-transactions of all cores have one order, in which recovery replays them";
+        IJ_FILE, Wait, "ext4/ijournal/one-at-a-time":
+            "an i-transaction begins after the last one of its file is durable";
+        IJ_FLUSH, Flush, "ext4/ijournal/flush":
+            "fsync flushes data of a file of which there is nothing to log";
+        IJ_BLOCKS, Wait, "ext4/ijournal/block-wait":
+            "the blocks of an i-transaction complete before its tail flushes and is written";
+        IJ_PARENT, Order, "ext4/ijournal/parent":
+            "a file whose directory is in no commit yet is committed in full";
+        IJ_NAME, Order, "ext4/ijournal/name":
+            "a file whose name was another's in the same transaction is committed in full";
+        IJ_BARRED, Order, "ext4/ijournal/number":
+            "a file whose number was another's in the same transaction is committed in full";
+        IJ_ORPHAN, Order, "ext4/ijournal/orphan":
+            "a file on the list of orphans is committed in full";
+    }
     "crates/ext4/src/fs/syncfs.rs" {
         SYNCFS_SEND, Write, "ext4/syncfs/data-start":
             "syncfs sends the data of all files before it starts a commit";

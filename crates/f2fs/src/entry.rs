@@ -202,6 +202,7 @@ pub static ENTRY: FsEntry = FsEntry {
         fallocate_syncs: false,
         barriers: None,
         order_only: None,
+        alone: None,
     },
     offers: Offers { shares: false, subvolumes: false, checkpoints: false, ..Offers::ALL },
     modes: &["", "fsync_mode=strict", "mode=lfs"],

@@ -5,11 +5,13 @@
 //!             [`FastWrites`]: blocks of the area, from its start on -> [`Journal::end_fast`], or
 //!             [`Journal::end_fast_in_full`] when the full commit must do.
 //! Invariants: 1. either one full commit or one fast commit is under way.
+//!                With areas for cores (iJournaling) several fast commits are, each in its own.
 //!             2. a full commit takes the place of all fast commits since the one before it: the
-//!                area is used from its start again.
+//!                areas are used from their start again.
 //! Source:     Linux 6.12 `jbd2_fc_begin_commit`, `jbd2_fc_end_commit`, `jbd2_fc_get_buf`,
 //!             `jbd2_fc_wait_bufs`, `jbd2_journal_lock_updates`.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use wp_base::event::Flags;
@@ -17,7 +19,7 @@ use wp_base::{FsError, FsResult};
 use wp_medium::Slice;
 
 use crate::counters::FastStats;
-use crate::disk::{INCOMPAT_FAST_COMMIT, SUPER_V2, SuperBlock, tid_at_least};
+use crate::disk::{INCOMPAT_FAST_COMMIT, INCOMPAT_IJOURNAL, SUPER_V2, SuperBlock, tid_at_least};
 use crate::journal::Journal;
 use crate::log_io::{LogBlock, LogWrites};
 use crate::superblock::SuperState;
@@ -27,20 +29,22 @@ use crate::superblock::SuperState;
 pub type FastCleanup = Rc<dyn Fn(bool, u32)>;
 
 /// The area behind the ring, and who commits.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct FastArea {
     /// First log block of it (`j_fc_first`).
     first: u32,
     /// The block behind its last (`j_fc_last`).
     end: u32,
-    /// Blocks used since the last full commit (`j_fc_off`).
-    used: u32,
+    /// Blocks used since the last full commit (`j_fc_off`), of each part; Linux has one part.
+    used: Vec<u32>,
+    /// Several fast commits may be under way.
+    together: bool,
     /// `JBD2_FULL_COMMIT_ONGOING`.
     full: bool,
-    /// `JBD2_FAST_COMMIT_ONGOING`.
-    fast: bool,
-    /// It keeps handles from starting.
-    locks: bool,
+    /// Fast commits under way (`JBD2_FAST_COMMIT_ONGOING`).
+    fast: u32,
+    /// Those of them that keep handles from starting.
+    locks: u32,
     /// Full commits since the journal was loaded (`j_stats.ts_tid`).
     full_commits: u64,
 }
@@ -48,9 +52,44 @@ pub(crate) struct FastArea {
 impl FastArea {
     /// The area of a log with the feature. The ring ends one block before it, which stays unused
     /// (`jbd2_journal_initialize_fast_commit`).
-    pub fn of(sb: &SuperBlock) -> FastArea {
+    pub fn of(sb: &SuperBlock, kind: FastKind) -> FastArea {
         let (end, blocks) = (sb.maxlen.get(), sb.fast_commit_blocks());
-        FastArea { first: (end.saturating_sub(blocks) + 1).min(end), end, ..FastArea::default() }
+        let (parts, together) = match kind {
+            FastKind::Off => return FastArea::default(),
+            FastKind::Linux => (1, false),
+            FastKind::Cores(n) => (n.get(), true),
+        };
+        let first = (end.saturating_sub(blocks) + 1).min(end);
+        FastArea { first, end, used: vec![0; parts as usize], together, ..FastArea::default() }
+    }
+
+    /// Blocks of each part: what is left over stays unused.
+    fn part_blocks(&self) -> u32 {
+        (self.end - self.first) / self.used.len().max(1) as u32
+    }
+}
+
+/// Who uses the last blocks of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum FastKind {
+    /// Nobody: they are log.
+    #[default]
+    Off,
+    /// Fast commits, one at a time.
+    Linux,
+    /// i-transactions of iJournaling: a part for each core, and as many at a time as there are
+    /// fsyncs.
+    Cores(NonZeroU32),
+}
+
+impl FastKind {
+    /// Incompatible features of a log that is used so.
+    pub fn features(self) -> u32 {
+        match self {
+            FastKind::Off => 0,
+            FastKind::Linux => INCOMPAT_FAST_COMMIT,
+            FastKind::Cores(_) => INCOMPAT_FAST_COMMIT | INCOMPAT_IJOURNAL,
+        }
     }
 }
 
@@ -100,13 +139,13 @@ impl Journal {
 
     /// Is a full or a fast commit under way?
     pub fn commits_now(&self) -> bool {
-        let area = self.st.borrow().fast;
-        area.full || area.fast
+        let st = self.st.borrow();
+        st.fast.full || st.fast.fast > 0
     }
 
     /// Is a fast commit under way?
     pub fn fast_commits_now(&self) -> bool {
-        self.st.borrow().fast.fast
+        self.st.borrow().fast.fast > 0
     }
 
     /// Begins a fast commit for changes of transaction `tid`.
@@ -124,8 +163,8 @@ impl Journal {
             if tid_at_least(st.commit_sequence, tid) {
                 return Ok(FastBegin::Over);
             }
-            if !st.fast.full && !st.fast.fast {
-                st.fast.fast = true;
+            if !st.fast.full && (st.fast.fast == 0 || st.fast.together) {
+                st.fast.fast += 1;
                 return Ok(FastBegin::Started);
             }
         }
@@ -139,7 +178,7 @@ impl Journal {
         {
             let mut st = self.st.borrow_mut();
             st.barriers += 1;
-            st.fast.locks = true;
+            st.fast.locks += 1;
         }
         self.wait_reserved.wait_until(|| self.st.borrow().reserved_credits == 0).await;
         let open = || {
@@ -153,9 +192,10 @@ impl Journal {
     pub fn unlock_updates(&self) {
         {
             let mut st = self.st.borrow_mut();
-            if !std::mem::take(&mut st.fast.locks) {
+            if st.fast.locks == 0 {
                 return;
             }
+            st.fast.locks -= 1;
             st.barriers -= 1;
         }
         self.wait_transaction_locked.wake_all();
@@ -166,15 +206,23 @@ impl Journal {
         FastWrites { writes: LogWrites::new(&self.rt) }
     }
 
-    /// The next log block of the area; `None`: it is full. `spare` blocks at its end stay unused.
-    pub fn take_fast_block(&self, spare: u32) -> Option<u32> {
+    /// The next log block of a part of the area; `None`: it is full. `spare` blocks at its end stay
+    /// unused.
+    pub fn take_fast_block(&self, part: u32, spare: u32) -> Option<u32> {
         let area = &mut self.st.borrow_mut().fast;
-        let block = area.first + area.used;
-        if block + spare >= area.end {
+        let blocks = area.part_blocks();
+        let used = area.used.get_mut(part as usize)?;
+        if *used + spare >= blocks {
             return None;
         }
-        area.used += 1;
+        let block = area.first + part * blocks + *used;
+        *used += 1;
         Some(block)
+    }
+
+    /// Parts of the area.
+    pub fn fast_parts(&self) -> u32 {
+        self.st.borrow().fast.used.len() as u32
     }
 
     /// Submits a block of the area. Errors: `Io` for a hole in the log.
@@ -193,7 +241,12 @@ impl Journal {
     pub fn end_fast(&self) {
         self.cleanup_fast(false, 0);
         self.unlock_updates();
-        self.st.borrow_mut().fast.fast = false;
+        self.leave_fast();
+    }
+
+    /// A fast commit is over, and nobody is told: it was of one file.
+    pub fn leave_fast(&self) {
+        self.st.borrow_mut().fast.fast -= 1;
         self.wait_fast.wake_all();
     }
 
@@ -207,7 +260,7 @@ impl Journal {
         self.unlock_updates();
         {
             let area = &mut self.st.borrow_mut().fast;
-            (area.fast, area.full) = (false, true);
+            (area.fast, area.full) = (0, true);
         }
         self.wait_fast.wake_all();
         self.complete_transaction(tid).await
@@ -219,14 +272,14 @@ impl Journal {
         while self.fast_commits_now() {
             self.wait_fast.wait().await;
         }
-        self.st.borrow_mut().fast.used = 0;
+        self.st.borrow_mut().fast.used.fill(0);
     }
 
     /// A full commit has ended.
     pub(crate) fn let_fast_in(&self, tid: u32) {
         self.cleanup_fast(true, tid);
         let area = &mut self.st.borrow_mut().fast;
-        (area.full, area.fast) = (false, false);
+        (area.full, area.fast) = (false, 0);
         area.full_commits += 1;
     }
 
@@ -249,30 +302,35 @@ impl Journal {
 
     /// Blocks of the area, 0 without one.
     pub fn fast_area_blocks(&self) -> u32 {
-        let area = self.st.borrow().fast;
-        area.end - area.first
+        let st = self.st.borrow();
+        st.fast.end - st.fast.first
     }
 }
 
 /// A log with a fast-commit area: the feature is on while it is in use.
-pub(crate) fn turn_on(sb: &mut SuperBlock) {
-    sb.feature_incompat = (sb.feature_incompat.get() | INCOMPAT_FAST_COMMIT).into();
+pub(crate) fn turn_on(sb: &mut SuperBlock, kind: FastKind) {
+    sb.feature_incompat = (sb.feature_incompat.get() | kind.features()).into();
+}
+
+/// A clean log can be used by kernels that know no fast commits.
+pub(crate) fn turn_off(sb: &mut SuperBlock) {
+    let on = sb.feature_incompat.get() & !(INCOMPAT_FAST_COMMIT | INCOMPAT_IJOURNAL);
+    sb.feature_incompat = on.into();
 }
 
 /// Turns the feature on or off, as this mount has it: what the last one wanted does not matter.
 /// Errors: `Unsupported` in a journal of format version 1.
-pub(crate) fn wanted(sb: &SuperState, fast_commit: bool) -> FsResult<()> {
+pub(crate) fn wanted(sb: &SuperState, kind: FastKind) -> FsResult<()> {
     let is_old = sb.get().header.blocktype.get() != SUPER_V2;
-    match (fast_commit, is_old) {
+    match (kind != FastKind::Off, is_old) {
         (true, true) => {
             let what = "fast commits in a journal of format version 1".to_owned();
             return Err(FsError::Unsupported(what));
         }
-        (true, false) => sb.set(turn_on),
         (false, true) => {}
-        (false, false) => sb.set(|sb| {
-            let on = sb.feature_incompat.get() & !INCOMPAT_FAST_COMMIT;
-            sb.feature_incompat = on.into();
+        (_, false) => sb.set(|sb| {
+            turn_off(sb);
+            turn_on(sb, kind);
         }),
     }
     Ok(())

@@ -24,7 +24,7 @@ use zerocopy::byteorder::big_endian::U32;
 use crate::commit::Commit;
 use crate::counters::JournalCounters;
 use crate::disk::{self, Format, SuperBlock, tid_after, tid_at_least};
-use crate::fast::{self, FastArea, FastCleanup};
+use crate::fast::{self, FastArea, FastCleanup, FastKind};
 use crate::flushing;
 use crate::heads::Heads;
 use crate::inode::OrderedData;
@@ -103,7 +103,7 @@ impl Journal {
         if sb.start.get() != 0 && opts.recovered.is_none() {
             return Err(FsError::Invalid("the journal needs recovery"));
         }
-        fast::wanted(&sb_state, opts.fast_commit)?;
+        fast::wanted(&sb_state, opts.fast)?;
         let sb = sb_state.get();
         let st = fresh_state(&sb, &opts)?;
         let journal = Rc::new_cyclic(|me| Journal {
@@ -468,7 +468,7 @@ fn base_credits(opts: &JournalOptions, format: &Format, bs: BlockSize, max_buffe
 /// The state of a log in which nothing has been written yet.
 fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
     let (first, maxlen) = (sb.first.get(), sb.maxlen.get());
-    let area = if opts.fast_commit { sb.fast_commit_blocks() } else { 0 };
+    let area = if opts.fast == FastKind::Off { 0 } else { sb.fast_commit_blocks() };
     let last = maxlen.saturating_sub(area);
     if u64::from(first) + u64::from(disk::LOG_BLOCKS_MIN) > u64::from(last) + 1 {
         return Err(FsError::Invalid("the journal is too short"));
@@ -506,7 +506,7 @@ fn fresh_state(sb: &SuperBlock, opts: &JournalOptions) -> FsResult<State> {
         revoke_now: 0,
         reserved_credits: 0,
         barriers: 0,
-        fast: if opts.fast_commit { FastArea::of(sb) } else { FastArea::default() },
+        fast: FastArea::of(sb, opts.fast),
         flushed: sb.start.get() == 0,
         unmount: false,
         thread_alive: true,

@@ -36,7 +36,7 @@ mod versions;
 
 pub use counters::{FastStats, JournalCounters, RunStats};
 pub use era::{Era, POLICIES};
-pub use fast::{FastBegin, FastCleanup, FastWrites};
+pub use fast::{FastBegin, FastCleanup, FastKind, FastWrites};
 pub use handle::{Credits, Handle, Reserved};
 pub use inode::{JournalInode, Ordered, OrderedData};
 pub use journal::{CommitCallback, Journal};

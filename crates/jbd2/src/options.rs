@@ -9,6 +9,7 @@ use wp_rt::Ticks;
 
 use crate::disk;
 use crate::era::Era;
+use crate::fast::FastKind;
 
 /// How commits become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -156,8 +157,8 @@ pub struct JournalOptions {
     pub batch_max: Span,
     /// A failed write of ordered data aborts the journal (`data_err=abort`).
     pub abort_on_data_error: bool,
-    /// The last blocks of the log are an area for fast commits, which the file system writes.
-    pub fast_commit: bool,
+    /// What the last blocks of the log are for, which the file system writes.
+    pub fast: FastKind,
     /// First transaction id after a recovery whose superblock was left alone
     /// ([`crate::RecoverPolicy::mark_empty`] off); `None` for a log that is empty on disk.
     pub recovered: Option<crate::RecoveryReport>,
@@ -185,7 +186,7 @@ impl Default for JournalOptions {
             batch_min: Span::ZERO,
             batch_max: Span::millis(15),
             abort_on_data_error: false,
-            fast_commit: false,
+            fast: FastKind::Off,
             recovered: None,
             // 2014-01-01, the year of the papers' kernels.
             epoch_secs: 1_388_534_400,

@@ -19,8 +19,8 @@ use wp_rt::{LockGuard, Rt, WaitQueue};
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::disk::{Format, INCOMPAT_FAST_COMMIT, SuperBlock};
-use crate::fast;
+use crate::disk::{Format, SuperBlock};
+use crate::fast::{self, FastKind};
 use crate::journal::Journal;
 use crate::site;
 
@@ -237,23 +237,19 @@ impl Journal {
         if flags.has(Flags::FUA) && !site::EMPTY_FUA.on() {
             flags = flags.without(Flags::FUA);
         }
-        let (record_head, fast) = (self.opts.era.cycle_record(), self.opts.fast_commit);
+        let (record_head, fast) = (self.opts.era.cycle_record(), self.opts.fast);
         self.sb.set(|sb| {
             sb.sequence = U32::new(sequence);
             sb.start = U32::new(0);
             if record_head {
                 sb.head = U32::new(head);
             }
-            // A clean log can be used by kernels that know no fast commits.
-            if fast {
-                let on = sb.feature_incompat.get();
-                sb.feature_incompat = U32::new(on & !INCOMPAT_FAST_COMMIT);
+            if fast != FastKind::Off {
+                fast::turn_off(sb);
             }
         });
         let written = self.write_super(flags).await;
-        if fast {
-            self.sb.set(fast::turn_on);
-        }
+        self.sb.set(|sb| fast::turn_on(sb, fast));
         written?;
         self.st.borrow_mut().flushed = true;
         Ok(())

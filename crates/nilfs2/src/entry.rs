@@ -189,6 +189,7 @@ pub static ENTRY: FsEntry = FsEntry {
         fallocate_syncs: false,
         barriers: None,
         order_only: None,
+        alone: None,
     },
     offers: Offers { copies: true, checkpoints: true, ..Offers::NONE },
     modes: &["", "order=strict"],

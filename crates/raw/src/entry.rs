@@ -38,6 +38,7 @@ pub static ENTRY: FsEntry = FsEntry {
         fallocate_syncs: false,
         barriers: None,
         order_only: None,
+        alone: None,
     },
     offers: Offers::NONE,
     modes: &[""],

@@ -331,6 +331,15 @@ impl Rt {
         s.tasks.get(id).map_or(0, |t| if t.core == crate::tasks::NO_CORE { 0 } else { t.core })
     }
 
+    /// Where the current task runs, for what is kept for each core: its core, or, where CPU is not
+    /// modelled, a number that it alone has at the time; 0 in interrupt context.
+    pub fn place(&self) -> u32 {
+        match self.is_modelled() {
+            true => self.core(),
+            false => self.current().map_or(0, |id| id.slot() as u32),
+        }
+    }
+
     /// Nanoseconds that one `op` costs.
     pub(crate) fn cost_of(&self, op: CpuOp) -> u64 {
         self.0.profile.get(op)

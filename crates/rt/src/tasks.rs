@@ -31,7 +31,7 @@ impl TaskId {
         TaskId(u64::from(generation) << 32 | u64::from(slot))
     }
     #[inline]
-    fn slot(self) -> usize {
+    pub(crate) fn slot(self) -> usize {
         (self.0 & 0xFFFF_FFFF) as usize
     }
     #[inline]

@@ -440,6 +440,9 @@ pub struct Promises {
     pub barriers: Option<(&'static str, &'static str)>,
     /// The option with which `fsync` and `fdatasync` are no more than those.
     pub order_only: Option<&'static str>,
+    /// The option with which an `fsync` logs one file, so that names do not change in the order of
+    /// the calls any more.
+    pub alone: Option<&'static str>,
 }
 
 /// Calls that not every file system has.
@@ -548,7 +551,15 @@ impl FsEntry {
 
     /// Do `fsync` and `fdatasync` put in order, and no more, with these options?
     pub fn syncs_only_order(&self, options: &Options) -> bool {
-        let key = self.promises.order_only;
+        self.is_on(self.promises.order_only, options)
+    }
+
+    /// Do names change in the order of the calls with these options?
+    pub fn names_in_order(&self, options: &Options) -> bool {
+        self.promises.names_in_order && !self.is_on(self.promises.alone, options)
+    }
+
+    fn is_on(&self, key: Option<&str>, options: &Options) -> bool {
         let value = key.and_then(|key| options.get(key, self.options));
         value.is_some_and(|v| v != "false" && v != "0")
     }

@@ -24,6 +24,7 @@ pub mod geometry;
 pub mod group;
 pub mod hash;
 pub mod htree;
+pub mod ijournal;
 pub mod inode;
 pub mod mmp;
 pub mod orphan;

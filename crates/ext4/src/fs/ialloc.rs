@@ -242,6 +242,7 @@ impl Ext4 {
                 "an inode in use",
             ));
         }
+        self.fast_freed(h, inode.ino);
         buf.with_mut(|b| b[index as usize / 8] &= !(1 << (index % 8)));
         let n = self.geo.inode_bitmap_bytes();
         let csum = buf.with(|b| self.csum.bitmap(&b[..n]));

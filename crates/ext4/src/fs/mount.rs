@@ -362,7 +362,7 @@ impl Ext4 {
             mode: self.opts.dual.map_or(CommitMode::Flush, CommitMode::Barrier),
             force_copy: self.opts.literature.force_copy,
             preflush: !self.opts.literature.optr,
-            fast_commit: self.wants_fast_commits(&sb)?,
+            fast: self.wants_fast_commits(&sb)?,
             observer: Some(conflicts),
             observe_all: self.opts.count_access,
             epoch_secs: self.opts.epoch_secs as u64,

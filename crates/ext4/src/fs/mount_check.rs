@@ -49,6 +49,14 @@ impl MountOptions {
                 "force_copy with jh_versions, which logs copies already: use one of them",
             ));
         }
+        if self.fast.ijournal && self.async_commit {
+            // Recovery could not tell their transaction from those behind the gap of such a log.
+            return Err(FsError::Invalid("ijournal with journal_async_commit: use one of them"));
+        }
+        if self.fast.ijournal && self.data == DataMode::Writeback && self.discard {
+            // There freed data is discarded at once, and an i-transaction may name it.
+            return Err(FsError::Invalid("ijournal with data=writeback and discard"));
+        }
         if self.dual.is_some() {
             if self.async_commit {
                 return Err(FsError::Invalid("journal_async_commit with journaling=barrier"));

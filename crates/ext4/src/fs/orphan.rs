@@ -23,7 +23,7 @@ impl Ext4 {
         if self.orphans.borrow().contains(&inode.ino) {
             return Ok(());
         }
-        self.fast_orphan(h);
+        self.fast_orphan(h, inode.ino);
         if self.add_to_orphan_file(h, inode.ino).await? {
             return Ok(());
         }
@@ -51,11 +51,13 @@ impl Ext4 {
     pub(super) async fn remove_orphan(self: &Rc<Self>, h: &Handle, inode: &Inode) -> FsResult<()> {
         let _one = self.orphan_lock.lock().await;
         if self.remove_from_orphan_file(h, inode.ino).await? {
+            self.fast_orphan_left(h, inode.ino);
             return Ok(());
         }
         let Some(pos) = self.orphans.borrow().iter().position(|i| *i == inode.ino) else {
             return Ok(());
         };
+        self.fast_orphan_left(h, inode.ino);
         let next = inode.disk.borrow().dtime.get();
         if pos == 0 {
             self.change_super(h, |sb| sb.last_orphan = next.into()).await?;

@@ -180,7 +180,7 @@ impl Ext4 {
         }
         let needs_flush = self.opts.barrier && !journal.will_send_data_barrier(tid);
         if site::FSYNC_COMMIT.on() {
-            self.fast_commit(tid).await?;
+            self.fast_commit(inode, tid).await?;
         }
         if self.dispatches_only(inode)
             && kind == SyncKind::Full

@@ -250,8 +250,16 @@ fn replay_image(
     let report = replay_log(dev, &log, bs, policy, &has_room).map_err(in_log)?;
     let is_clean = report.scan_end == wp_jbd2::ScanEnd::Clean;
     dev.barrier();
-    let replay = if manner == Manner::Staged { staged_fast_commits } else { fast_commit::replay };
-    recovery.fast_commits = replay(dev, image, &log, &report, now).map_err(in_log)?;
+    let replayed = match manner {
+        Manner::Staged => staged_fast_commits(dev, image, &log, &report, now),
+        // iJournaling's mount is not Linux': what the log has no room for goes home directly.
+        _ if report.is_ijournal => match staged_fast_commits(dev, image, &log, &report, now) {
+            Err(FsError::Unsupported(_)) => fast_commit::replay(dev, image, &log, &report, now),
+            done => done,
+        },
+        _ => fast_commit::replay(dev, image, &log, &report, now),
+    };
+    recovery.fast_commits = replayed.map_err(in_log)?;
     dev.barrier();
     recovery.journal_errno = report.errno;
     recovery.journal = Some(report.clone());

@@ -77,6 +77,7 @@ pub fn replay_log(
         next_sequence: sb.sequence.get().wrapping_add(1),
         head: sb.head.get(),
         fast_commit: ring.fast_commit,
+        is_ijournal: ring.format.has(crate::disk::INCOMPAT_IJOURNAL),
         errno: sb.errno.get(),
     };
     if sb.start.get() == 0 {

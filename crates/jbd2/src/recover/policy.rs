@@ -35,6 +35,11 @@ impl RecoverPolicy {
         RecoverPolicy { bad_commit: BadCommit::Refuse, mark_empty: true, kernel: Some(*era) }
     }
 
+    /// The same of that kernel with iJournaling.
+    pub fn with_ijournal(self) -> RecoverPolicy {
+        RecoverPolicy { incompat_known: self.incompat_known | disk::INCOMPAT_IJOURNAL, ..self }
+    }
+
     /// The rules of Linux `major.minor`.
     pub fn linux(major: u16, minor: u16) -> RecoverPolicy {
         RecoverPolicy::of(&Era::of(Version(major, minor, 0)))
@@ -111,6 +116,8 @@ pub struct RecoveryReport {
     pub head: u32,
     /// Fast-commit area: (first log block, blocks), if the log has one.
     pub fast_commit: Option<(u32, u32)>,
+    /// It holds i-transactions ([`disk::INCOMPAT_IJOURNAL`]).
+    pub is_ijournal: bool,
     /// `s_errno` as found: why an earlier mount aborted the journal; 0 = it did not.
     pub errno: u32,
 }

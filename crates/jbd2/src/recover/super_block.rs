@@ -96,6 +96,10 @@ pub(super) fn mark_empty(
     let mut sb = read_super(dev, log, bs)?;
     sb.start = U32::new(0);
     sb.sequence = U32::new(sequence);
+    if Format::of(&sb).has(disk::INCOMPAT_IJOURNAL) {
+        // An empty log has no i-transactions, and any kernel may use it.
+        sb.feature_incompat = U32::new(sb.feature_incompat.get() & !disk::INCOMPAT_IJOURNAL);
+    }
     if let Some(head) = head {
         sb.head = U32::new(head);
     }

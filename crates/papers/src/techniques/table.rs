@@ -461,11 +461,28 @@ pub static TECHNIQUES: &[Technique] = &[
         ],
         ..PLAIN
     },
-    named("iJournaling", "fsync logs one file, not the whole compound transaction", OPRW),
+    Technique {
+        name: "ijournaling",
+        about: "iJournaling: fsync logs its file alone, in an area of its core; the transaction \
+            commits later and makes that void (fast commits log all that changed)",
+        origin: Origin::Literature(OPRW),
+        on: "era=6.12,ijournal",
+        since: Some((5, 10)),
+        conflicts: &[
+            refused("fast-commit", "one of them has the area behind the log"),
+            refused("dual-mode", COMMIT_OF_ITS_OWN),
+            refused("ordering-only", COMMIT_OF_ITS_OWN),
+            refused("optr", COMMIT_OF_ITS_OWN),
+            refused("optr-nobarrier", COMMIT_OF_ITS_OWN),
+            refused("async-commit", "recovery could not tell which transaction it is of"),
+        ],
+        ..PLAIN
+    },
     named("MAX", "F2FS for many cores: per-core logs and locks", OPRW),
 ];
 
 const RFLUSH_POSIX: &str = "only fsync_mode=posix ends with a flush that can be narrowed";
+const COMMIT_OF_ITS_OWN: &str = "i-transactions are a commit of their own";
 const ONE_ORDER: &str = "either the drive orders all writes, or the journal says which";
 const PARTS_OF_VERSIONS: &str = "only one number of versions applies";
 

@@ -20,15 +20,28 @@ use crate::fs::mount::Ext4;
 use crate::site;
 
 impl Ext4 {
-    /// Makes the changes of transaction `tid` durable, by a fast commit where one will do.
+    /// Makes the changes of a file in transaction `tid` durable, by a fast commit, which is of all
+    /// files, or by an i-transaction, where one will do.
     ///
     /// Waits: for the commit under way; for open handles (until 6.15 for the whole of it); for the
     /// blocks of the commit. Errors: `Io`.
-    pub(in crate::fs) async fn fast_commit(self: &Rc<Self>, tid: u32) -> FsResult<()> {
-        let (fast, journal) = (&self.fast, self.journal());
-        if !fast.is_on() {
-            return journal.complete_transaction(tid).await;
+    pub(in crate::fs) async fn fast_commit(
+        self: &Rc<Self>,
+        inode: &Rc<Inode>,
+        tid: u32,
+    ) -> FsResult<()> {
+        if !self.fast.is_on() {
+            return self.journal().complete_transaction(tid).await;
         }
+        match self.opts.fast.ijournal {
+            true => Box::pin(self.sync_one(inode, tid)).await,
+            false => self.fast_commit_all(tid).await,
+        }
+    }
+
+    /// A fast commit of all that is tracked (`ext4_fc_commit`).
+    async fn fast_commit_all(self: &Rc<Self>, tid: u32) -> FsResult<()> {
+        let (fast, journal) = (&self.fast, self.journal());
         let done = fast.done.get();
         loop {
             match journal.begin_fast(tid).await {
@@ -97,31 +110,15 @@ impl Ext4 {
             }
         }
         let barrier = self.opts.barrier;
-        let flags = match self.opts.era.fast_writes_as_log() {
-            true => journal.options().era.log_flags(),
-            false => Flags::SYNC,
-        };
-        let each = barrier && self.opts.era.fast_flushes_every_block() && site::FAST_EACH.on();
-        let others = if each { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
-        let mut records = Records::new(journal, &self.rt, self.bs().bytes(), flags, others);
+        let mut records = self.new_records(0);
         records.spare = u32::from(self.opts.fast.fixes.area);
         let tid = journal.running_tid().ok_or(FsError::Io)?;
         let plug = self.bdev.queue().plug();
         self.put_all(&mut records, tid, &inodes).await?;
-        if self.opts.fast.fixes.blocks {
-            records.writes.wait(records.writes.len()).await?;
-        }
-        let mut extra = Flags::NONE;
         let alone = records.writes.is_empty() && !had_data;
         let flushes = !(self.opts.fast.selective_flush && alone);
-        if barrier && flushes && site::FAST_FLUSH.on() {
-            extra |= Flags::PREFLUSH;
-        }
-        if barrier && site::FAST_FUA.on() {
-            extra |= Flags::FUA;
-        }
         journal.count_fast(|c| c.without_flush += u64::from(barrier && !flushes));
-        records.submit_tail(extra)?;
+        self.end_records(&mut records, self.opts.fast.fixes.blocks, flushes).await?;
         drop(plug);
         if site::FAST_WAIT.on() {
             records.writes.wait(records.writes.len()).await?;
@@ -134,6 +131,39 @@ impl Ext4 {
             records.writes.wait(blocks).await?;
         }
         Ok(Some(blocks))
+    }
+
+    /// No records yet, for a part of the area.
+    pub(super) fn new_records(&self, part: u32) -> Records<'_> {
+        let (journal, era) = (self.journal(), &self.opts.era);
+        let flags = match era.fast_writes_as_log {
+            true => journal.options().era.log_flags(),
+            false => Flags::SYNC,
+        };
+        let each = self.opts.barrier && era.fast_flushes_every_block && site::FAST_EACH.on();
+        let others = if each { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
+        Records::new((journal, part), &self.rt, self.bs().bytes(), flags, others)
+    }
+
+    /// Submits the tail, for which the other blocks are waited for, or not; `flushes`: what was
+    /// written before is durable before it.
+    pub(super) async fn end_records(
+        &self,
+        records: &mut Records<'_>,
+        waits: bool,
+        flushes: bool,
+    ) -> FsResult<()> {
+        if waits {
+            records.writes.wait(records.writes.len()).await?;
+        }
+        let mut extra = Flags::NONE;
+        if self.opts.barrier && flushes && site::FAST_FLUSH.on() {
+            extra |= Flags::PREFLUSH;
+        }
+        if self.opts.barrier && site::FAST_FUA.on() {
+            extra |= Flags::FUA;
+        }
+        records.submit_tail(extra)
     }
 
     /// Puts all records; the tail's block is not submitted yet.
@@ -170,7 +200,7 @@ impl Ext4 {
     }
 
     /// Sends the ordered data of files that the commit names, and waits for it. Was there any?
-    async fn write_ordered_of(&self, inodes: &[Rc<Inode>]) -> FsResult<bool> {
+    pub(super) async fn write_ordered_of(&self, inodes: &[Rc<Inode>]) -> FsResult<bool> {
         let journal = self.journal();
         let files: Vec<_> = inodes.iter().filter_map(|i| i.jinode.borrow().clone()).collect();
         let mut had_data = false;
@@ -184,7 +214,7 @@ impl Ext4 {
     }
 
     /// A name; before a new one its inode, so that a replay finds it.
-    async fn put_name(
+    pub(super) async fn put_name(
         self: &Rc<Self>,
         records: &mut Records<'_>,
         change: &NameChange,
@@ -200,7 +230,11 @@ impl Ext4 {
     }
 
     /// An inode as its table block has it (`ext4_fc_write_inode`).
-    async fn put_raw(self: &Rc<Self>, records: &mut Records<'_>, inode: &Inode) -> FsResult<()> {
+    pub(super) async fn put_raw(
+        self: &Rc<Self>,
+        records: &mut Records<'_>,
+        inode: &Inode,
+    ) -> FsResult<()> {
         let table = self.itable_buffer(inode.ino).await?;
         let slot = self.geo.inode_slot(inode.ino).ok_or(FsError::Invalid("inode number"))?;
         let mut len = disk::Inode::BYTES;
@@ -213,7 +247,11 @@ impl Ext4 {
     }
 
     /// Where the blocks of the tracked range are (`ext4_fc_write_inode_data`).
-    async fn put_ranges(self: &Rc<Self>, records: &mut Records<'_>, inode: &Inode) -> FsResult<()> {
+    pub(super) async fn put_ranges(
+        self: &Rc<Self>,
+        records: &mut Records<'_>,
+        inode: &Inode,
+    ) -> FsResult<()> {
         let tracked = inode.fast.get();
         inode.fast.set(Tracked { len: 0, ..tracked });
         let ino = inode.ino.into();

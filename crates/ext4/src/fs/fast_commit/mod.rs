@@ -7,6 +7,7 @@
 //! Invariants: 1. what is tracked is all that changed since the last full commit, or the file
 //!                system is ineligible and the next commit is a full one.
 //!             2. while a commit is under way, changes are tracked apart: they are not in it.
+//!             With iJournaling (`ijournal`) an fsync takes only its file out of what is tracked.
 //! Left out:   eviction of a tracked inode (it stays in memory), encryption, resizing; since 7.2
 //!             snapshots of the inodes.
 //! Source:     Linux 6.12 `fs/ext4/fast_commit.c`.
@@ -14,13 +15,15 @@
 //! [`track`]: Ext4::fast_track_inode
 
 mod commit;
+mod ijournal;
 mod records;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use wp_base::{FsError, FsResult};
-use wp_jbd2::Handle;
+use wp_jbd2::{FastKind, Handle};
 use wp_rt::{MaybeReady, Rt, WaitQueue};
 
 use super::inode::Inode;
@@ -36,6 +39,8 @@ pub struct FastOptions {
     /// A fast commit of one block without ordered data sends no FLUSH (FastCommit of ATC'24; posted
     /// as patches in 2024 and dropped).
     pub selective_flush: bool,
+    /// iJournaling of ATC'17: an fsync logs its file alone, in the area of its core.
+    pub ijournal: bool,
 }
 
 /// Holes of fast commits that a mount does not have.
@@ -86,6 +91,11 @@ impl Fixes {
         ("area", |f| &mut f.area),
         ("orphans", |f| &mut f.orphans),
     ];
+
+    /// All of them.
+    pub fn all() -> Fixes {
+        Fixes::parse("all").expect("a name")
+    }
 
     /// Names joined by `+`, or `all`. `None`: there is no such name.
     pub fn parse(text: &str) -> Option<Fixes> {
@@ -143,6 +153,8 @@ pub(in crate::fs) struct Tracked {
     created: bool,
     /// A fast commit reads it (`EXT4_STATE_FC_COMMITTING`, from 6.16 on): changes wait.
     committing: bool,
+    /// An i-transaction of it is being written.
+    logging: bool,
 }
 
 impl Tracked {
@@ -153,7 +165,7 @@ impl Tracked {
 
     /// Must it stay in memory?
     pub fn is_queued(&self) -> bool {
-        self.queued || self.created
+        self.queued || self.created || self.logging
     }
 }
 
@@ -165,6 +177,10 @@ struct NameChange {
     parent: u32,
     ino: u32,
     name: Vec<u8>,
+    /// The transaction that it is of.
+    tid: u32,
+    /// An i-transaction tells of it.
+    logged: bool,
 }
 
 #[derive(Default)]
@@ -189,6 +205,8 @@ pub(in crate::fs) struct FastCommits {
     done: Cell<u32>,
     /// Those who wait to change an inode that is being committed.
     changes: WaitQueue,
+    /// With iJournaling.
+    files: OnceCell<ijournal::Files>,
 }
 
 impl FastCommits {
@@ -202,6 +220,7 @@ impl FastCommits {
             is_first: Cell::new(true),
             done: Cell::new(0),
             changes: WaitQueue::new(rt, "fast commit of an inode"),
+            files: OnceCell::new(),
         }
     }
 
@@ -212,11 +231,16 @@ impl FastCommits {
 }
 
 impl Ext4 {
-    /// Does a mount of this image write fast commits? Errors: `Invalid` and `Unsupported` for
-    /// options that cannot be together with them.
-    pub(in crate::fs) fn wants_fast_commits(&self, sb: &SuperBlock) -> FsResult<bool> {
+    /// What does a mount of this image use the area of fast commits for? Errors: `Invalid` and
+    /// `Unsupported` for options that cannot be together with it.
+    pub(in crate::fs) fn wants_fast_commits(&self, sb: &SuperBlock) -> FsResult<FastKind> {
         let fast = &self.opts.fast;
-        let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits();
+        let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits;
+        if !wanted && fast.ijournal {
+            let what = "ijournal on an image without an area for fast commits: make it with \
+                        ijournal or fast_commit, and an era from 5.10 on";
+            return Err(FsError::Unsupported(what.into()));
+        }
         if !wanted && *fast != FastOptions::default() {
             let what = "fast_fix, fast_selective_flush without fast commits: \
                         add fast_commit, and an era from 5.10 on";
@@ -224,23 +248,28 @@ impl Ext4 {
         }
         let l = &self.opts.literature;
         if wanted && (self.opts.dual.is_some() || l.optr) {
-            let what = "journaling=barrier, optr with fast_commit: use one of them";
+            let what = "journaling=barrier, optr with fast_commit or ijournal: use one of them";
             return Err(FsError::Invalid(what));
         }
         if wanted && l.iomap.on {
             // No published text says which of a file's lengths a fast commit is to log.
-            let what = "buffered_iomap with fast_commit: use one of them";
+            let what = "buffered_iomap with fast_commit or ijournal: use one of them";
             return Err(FsError::Invalid(what));
         }
-        Ok(wanted)
+        Ok(match (wanted, fast.ijournal, NonZeroU32::new(self.opts.cpus)) {
+            (false, ..) => FastKind::Off,
+            (true, true, Some(cores)) => FastKind::Cores(cores),
+            (true, ..) => FastKind::Linux,
+        })
     }
 
     /// Begins to track, if the journal has an area.
     pub(in crate::fs) fn start_fast_commits(self: &Rc<Self>) {
-        if !self.journal().options().fast_commit {
+        if self.journal().options().fast == FastKind::Off {
             return;
         }
         self.fast.on.set(true);
+        self.fast.files.get_or_init(|| ijournal::Files::new(&self.rt, self.journal().fast_parts()));
         let fs = Rc::downgrade(self);
         self.journal().on_fast_cleanup(Rc::new(move |full, tid| {
             if let Some(fs) = fs.upgrade() {
@@ -253,7 +282,8 @@ impl Ext4 {
     /// (`ext4_fc_mark_ineligible`).
     pub(in crate::fs) fn fast_ineligible(&self, h: &Handle, why: Ineligible) {
         let fast = &self.fast;
-        if !fast.on.get() || !site::FAST_INELIGIBLE.on() {
+        let of_one = matches!(why, Ineligible::Directory | Ineligible::Unlinked | Ineligible::Orphan);
+        if !fast.on.get() || !site::FAST_INELIGIBLE.on() || (self.opts.fast.ijournal && of_one) {
             return;
         }
         let tid = h.tid();
@@ -271,7 +301,8 @@ impl Ext4 {
         let committed = self.journal().is_committed(inode.datasync_tid.get());
         let (fast, knows) = (&self.fast, self.opts.fast.fixes.untracked);
         // While the file system is ineligible nothing is in the queue (N37).
-        let is_in = inode.fast.get().queued || (knows && fast.ineligible.get());
+        let tracked = inode.fast.get();
+        let is_in = tracked.queued || tracked.logging || (knows && fast.ineligible.get());
         committed || (fast.is_on() && !is_in)
     }
 
@@ -292,7 +323,11 @@ impl Ext4 {
     /// The queue that a change joins now.
     fn fast_queue(&self) -> &RefCell<Queue> {
         let journal = self.journal();
-        let beside = match self.opts.era.fast_stages_beside_full() {
+        if self.opts.fast.ijournal {
+            // Each name has its transaction, and so has each inode.
+            return &self.fast.main;
+        }
+        let beside = match self.opts.era.fast_stages_beside_full {
             true => journal.commits_now(),
             false => journal.fast_commits_now(),
         };
@@ -395,13 +430,17 @@ impl Ext4 {
             return;
         }
         self.fast_track(h, inode, |t, _| t.created |= op == tag::CREAT);
-        let change = NameChange { op, parent: dir.ino, ino: inode.ino, name: name.to_vec() };
+        let (parent, ino, name) = (dir.ino, inode.ino, name.to_vec());
+        let change = NameChange { op, parent, ino, name, tid: h.tid(), logged: false };
         self.fast_queue().borrow_mut().names.push(change);
     }
 
     /// A file joins the list of orphans, which no record tells: a replay finds blocks behind its
     /// length, and nothing cuts it there.
-    pub(in crate::fs) fn fast_orphan(&self, h: &Handle) {
+    pub(in crate::fs) fn fast_orphan(&self, h: &Handle, ino: u32) {
+        if self.opts.fast.ijournal {
+            self.file_joins_orphans(h, ino);
+        }
         if self.opts.fast.fixes.orphans {
             self.fast_ineligible(h, Ineligible::Orphan);
         }
@@ -453,7 +492,7 @@ impl Ext4 {
             if tracked.queued {
                 queue.inodes.retain(|i| *i != inode.ino);
             }
-            if tracked.created {
+            if tracked.created && !self.opts.fast.ijournal {
                 queue.names.retain(|n| n.op != tag::CREAT || n.ino != inode.ino);
             }
         }
@@ -462,6 +501,10 @@ impl Ext4 {
     /// A commit is over: the next one begins with what was tracked beside it (`ext4_fc_cleanup`).
     fn fast_cleanup(&self, full: bool, tid: u32) {
         let (fast, era) = (&self.fast, &self.opts.era);
+        if self.opts.fast.ijournal {
+            self.files_committed(tid);
+            return self.fast_eligible_after(tid);
+        }
         let main = std::mem::take(&mut *fast.main.borrow_mut());
         let inode_of = |ino: u32| self.inodes.borrow().get(u64::from(ino)).cloned();
         for ino in main.inodes {
@@ -483,13 +526,19 @@ impl Ext4 {
         }
         fast.changes.wake_all();
         *fast.main.borrow_mut() = std::mem::take(&mut *fast.staging.borrow_mut());
-        let is_past = wp_jbd2::disk::tid_at_least(tid, fast.ineligible_tid.get());
-        if is_past || !era.fast_remembers_ineligible() {
-            fast.ineligible_tid.set(0);
-            fast.ineligible.set(false);
-        }
+        self.fast_eligible_after(tid);
         if full {
             fast.is_first.set(true);
+        }
+    }
+
+    /// A commit of transaction `tid` is over: may the next be a fast one?
+    fn fast_eligible_after(&self, tid: u32) {
+        let fast = &self.fast;
+        let is_past = wp_jbd2::disk::tid_at_least(tid, fast.ineligible_tid.get());
+        if is_past || !self.opts.era.fast_remembers_ineligible {
+            fast.ineligible_tid.set(0);
+            fast.ineligible.set(false);
         }
     }
 }

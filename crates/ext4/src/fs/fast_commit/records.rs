@@ -21,6 +21,8 @@ const HEAD: usize = size_of::<TagLength>();
 /// A fast commit being written.
 pub(super) struct Records<'a> {
     journal: &'a Journal,
+    /// The part of the area that they are in.
+    part: u32,
     rt: &'a Rt,
     block_bytes: usize,
     flags: Flags,
@@ -45,9 +47,16 @@ struct Block {
 
 impl<'a> Records<'a> {
     /// Nothing yet. `flags` are every block's, `others` those of blocks before the tail's.
-    pub fn new(journal: &'a Journal, rt: &'a Rt, bytes: u32, flags: Flags, others: Flags) -> Self {
+    pub fn new(
+        (journal, part): (&'a Journal, u32),
+        rt: &'a Rt,
+        bytes: u32,
+        flags: Flags,
+        others: Flags,
+    ) -> Self {
         Records {
             journal,
+            part,
             rt,
             block_bytes: bytes as usize,
             flags,
@@ -116,7 +125,7 @@ impl<'a> Records<'a> {
         }
         if self.open.is_none() {
             self.rt.cpu(CpuOp::JournalBlock, 1).await;
-            let log = self.journal.take_fast_block(self.spare).ok_or(FsError::NoSpace)?;
+            let log = self.journal.take_fast_block(self.part, self.spare).ok_or(FsError::NoSpace)?;
             self.open = Some(Block { log, page: Page::zeroed(), used: 0 });
         }
         let block = self.open.as_mut().expect("one is open");

@@ -1,7 +1,7 @@
 //! Replay of fast commits: logical records, in the journal's last blocks, of what came after the
 //! last whole transaction.
 //!
-//! Picture:    scan (which records are whole?) -> records in order, on inodes held in memory
+//! Picture:    scan (which records are whole? of i-transactions: `ijournal`) -> records in order, on inodes held in memory
 //!             ([`Replay`]) -> maps and inodes written, bitmaps made right, descriptors sealed.
 //! Invariants: 1. as a kernel does, every record may find that it was done before: replaying
 //!                all of them twice gives the same. Over a part of what a replay changed it may
@@ -16,6 +16,7 @@
 
 mod bitmaps;
 mod htree;
+mod ijournal;
 mod inodes;
 mod names;
 mod ranges;
@@ -60,6 +61,9 @@ pub(super) fn replay(
     if image.geometry().cluster_bits > 0 {
         return Err(FsError::Unsupported("fast commits of an ext4 with bigalloc".to_owned()));
     }
+    if report.is_ijournal {
+        return ijournal::replay(dev, image, log, report, now);
+    }
     let inode_bytes = image.geometry().inode_bytes;
     let mut scan = Scan::new(report.end_tid, inode_bytes);
     let mut area = Vec::new();
@@ -82,11 +86,20 @@ pub(super) fn replay(
     if scan.records == 0 {
         return Ok(none);
     }
-    let mut replay = Replay::new(Editor::over(Image::open(dev)?, dev), now);
-    let whole = || {
+    replay_all(dev, now, || {
         let all = area.iter().flat_map(|block| records(block, inode_bytes));
         all.take(scan.records as usize)
-    };
+    })?;
+    Ok(FastCommits { commits: scan.commits, records: scan.records })
+}
+
+/// Replays records, in their order.
+fn replay_all<'r, I: Iterator<Item = Record<'r>>>(
+    dev: &Overlay<'_>,
+    now: u32,
+    whole: impl Fn() -> I,
+) -> FsResult<()> {
+    let mut replay = Replay::new(Editor::over(Image::open(dev)?, dev), now);
     for record in whole() {
         if let Record::AddRange(add) = record {
             replay.exclude(add.extent.start(), add.extent.blocks().into());
@@ -95,8 +108,7 @@ pub(super) fn replay(
     for record in whole() {
         replay.record(&record)?;
     }
-    replay.finish()?;
-    Ok(FastCommits { commits: scan.commits, records: scan.records })
+    replay.finish()
 }
 
 fn bad_area(at: u64, why: BadArea) -> FsError {
