@@ -27,17 +27,24 @@ pub struct RecoverPolicy {
     /// The kernel; `None`: e2fsck 1.47. It is asked only for what an image makes a difference of,
     /// so that versions with the same answers are known to recover it alike.
     pub kernel: Option<Era>,
+    /// Does it know iJournaling, which no kernel does?
+    pub ijournal: bool,
 }
 
 impl RecoverPolicy {
     /// The rules of a kernel, which marks the log empty afterwards.
     pub const fn of(era: &Era) -> RecoverPolicy {
-        RecoverPolicy { bad_commit: BadCommit::Refuse, mark_empty: true, kernel: Some(*era) }
+        RecoverPolicy {
+            bad_commit: BadCommit::Refuse,
+            mark_empty: true,
+            kernel: Some(*era),
+            ijournal: false,
+        }
     }
 
     /// The same of that kernel with iJournaling.
     pub fn with_ijournal(self) -> RecoverPolicy {
-        RecoverPolicy { incompat_known: self.incompat_known | disk::INCOMPAT_IJOURNAL, ..self }
+        RecoverPolicy { ijournal: true, ..self }
     }
 
     /// The rules of Linux `major.minor`.
@@ -47,7 +54,12 @@ impl RecoverPolicy {
 
     /// The rules of e2fsck 1.47.
     pub const fn e2fsck() -> RecoverPolicy {
-        RecoverPolicy { bad_commit: BadCommit::StopBefore, mark_empty: true, kernel: None }
+        RecoverPolicy {
+            bad_commit: BadCommit::StopBefore,
+            mark_empty: true,
+            kernel: None,
+            ijournal: false,
+        }
     }
 
     /// A commit record whose used 60 bytes are right counts although the rest of its block is not.
@@ -68,6 +80,7 @@ impl RecoverPolicy {
 
     /// Those of the incompatible features `incompat` that it does not know: an error.
     pub fn unknown_incompat(&self, incompat: u32) -> u32 {
+        let incompat = if self.ijournal { incompat & !disk::INCOMPAT_IJOURNAL } else { incompat };
         self.kernel.map_or(incompat & !disk::INCOMPAT_KNOWN, |era| era.unknown_incompat(incompat))
     }
 }

@@ -15,9 +15,9 @@ use crate::vary::{BY_HALF, Range, Variation};
 /// A SATA drive; what the papers' was is not known.
 const DEVICE: &str = "850pro-256";
 /// No timer commits.
-const NO_TIMER: &str = ",commit=3600";
+pub(super) const NO_TIMER: &str = ",commit=3600";
 
-fn setup(ask: Ask, options: &str, varied: Option<&Variation>) -> Setup {
+pub(super) fn setup(ask: Ask, options: &str, varied: Option<&Variation>) -> Setup {
     let mut setup = Setup {
         fs: format!("ext4,era=6.12,noinit_itable{options}"),
         device: DEVICE,
@@ -49,7 +49,7 @@ fn gain([fast, full]: &[Made; 2]) -> f64 {
 }
 
 /// Blocks of the log that full commits wrote, each.
-fn blocks_of_a_commit(full: &Made) -> f64 {
+pub(super) fn blocks_of_a_commit(full: &Made) -> f64 {
     let blocks = full.counter("blocks_logged") + full.counter("control_blocks");
     blocks / full.counter("commits").max(1.0)
 }
@@ -91,7 +91,7 @@ fn broken(
     Ok(found.totals.broken[rule as usize])
 }
 
-type Claims = Vec<(&'static str, Measured)>;
+pub(super) type Claims = Vec<(&'static str, Measured)>;
 
 /// What a commit writes, and what that gains.
 fn gains(ask: Ask) -> Result<Claims, MachineError> {

@@ -1,6 +1,8 @@
 //! Tasks that make files and sync each: fs_mark, and the loop of filebench's varmail.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use wp_base::FsResult;
 use wp_machine::MachineError;
@@ -28,6 +30,8 @@ pub(super) enum Work {
 pub(super) struct Made {
     /// Rounds of the measured tasks per second.
     pub per_second: f64,
+    /// Latency of each fsync of the task that appends, nanoseconds, in order of length.
+    pub append_ns: Vec<u64>,
     /// Counters of file system and drive, less those before.
     counters: BTreeMap<String, u64>,
 }
@@ -53,11 +57,16 @@ async fn write(v: &Vfs, name: &str, from: u64, blocks: u64, seed: u64) -> FsResu
     v.close(fd).await
 }
 
-async fn append(v: &Vfs, count: u64) -> FsResult<()> {
+/// Latencies of the syncs.
+type Latencies = Rc<RefCell<Vec<u64>>>;
+
+async fn append(v: &Vfs, count: u64, syncs: &Latencies) -> FsResult<()> {
     let fd = v.open("log", OpenFlags::CREATE, 0o644).await?;
     for n in 0..count {
         v.pwrite(fd, n * BLOCK, &[Slice::pattern(1, n * BLOCK, BLOCK as u32)]).await?;
+        let from = v.rt().now();
         v.fsync(fd).await?;
+        syncs.borrow_mut().push(v.rt().now().since(from).0);
     }
     v.close(fd).await
 }
@@ -72,9 +81,9 @@ async fn mail(v: &Vfs, task: u64, round: u64) -> FsResult<()> {
     write(v, &name(round * 7 + 1), 4, 4, round + 1).await
 }
 
-async fn task(v: Vfs, work: Work, n: u64, count: u64) -> FsResult<()> {
+async fn task(v: Vfs, work: Work, (n, count): (u64, u64), syncs: Latencies) -> FsResult<()> {
     if matches!(work, Work::Append | Work::AppendBesideMark) && n == 0 {
-        return append(&v, count).await;
+        return append(&v, count, &syncs).await;
     }
     for round in 0..count {
         match work {
@@ -106,9 +115,11 @@ pub(super) fn run(setup: &Setup, work: Work, tasks: u64, count: u64) -> Result<M
     };
     machine.block_on("prepare", prepared)?.map_err(failed)?;
     let (before, from) = (counters(), machine.rt.now());
-    let v = vfs.clone();
+    let (v, syncs) = (vfs.clone(), Latencies::default());
+    let noted = syncs.clone();
     let played = async move {
-        let start = |n: u64| v.rt().spawn(format!("task/{n}"), task(v.clone(), work, n, count));
+        let one = |n: u64| task(v.clone(), work, (n, count), noted.clone());
+        let start = |n: u64| v.rt().spawn(format!("task/{n}"), one(n));
         let all: Vec<_> = (0..tasks).map(start).collect();
         let mut all = all.into_iter();
         if let Some(measured) = all.next() {
@@ -127,7 +138,10 @@ pub(super) fn run(setup: &Setup, work: Work, tasks: u64, count: u64) -> Result<M
     let less =
         |(k, n): (&String, &u64)| (k.clone(), n - before.get(k).copied().unwrap_or(0).min(*n));
     let rounds = if matches!(work, Work::AppendBesideMark) { count } else { count * tasks };
+    let mut append_ns = syncs.take();
+    append_ns.sort_unstable();
     let done = Made {
+        append_ns,
         per_second: rounds as f64 * 1e9 / end.since(from).0.max(1) as f64,
         counters: after.iter().map(less).collect(),
     };

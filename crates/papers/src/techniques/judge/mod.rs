@@ -14,6 +14,7 @@ mod f2fs_atomic;
 mod fast_commit;
 mod files;
 mod force_copy;
+mod ijournal;
 mod optr;
 mod qasio;
 mod queue_depth;
@@ -72,6 +73,7 @@ pub static JUDGES: &[Judge] = &[
     Judge { technique: "untorn", measure: untorn::measure },
     Judge { technique: "fast-commit", measure: fast_commit::measure },
     Judge { technique: "buffered-iomap", measure: buffered_iomap::measure },
+    Judge { technique: "ijournaling", measure: ijournal::measure },
 ];
 
 /// A number of a technique beside its claims: nobody judges it.
@@ -99,6 +101,7 @@ pub struct BesideClaims {
 pub static BESIDE_CLAIMS: &[BesideClaims] = &[
     BesideClaims { technique: "untorn", observe: untorn::observe },
     BesideClaims { technique: "buffered-iomap", observe: buffered_iomap::observe },
+    BesideClaims { technique: "ijournaling", observe: ijournal::observe },
 ];
 
 /// The claims of all techniques, those too that are not built.
