@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 99] = [
+const FEW: [(&str, Range<u64>); 100] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -106,6 +106,7 @@ const FEW: [(&str, Range<u64>); 99] = [
     ("N44", 0..1),
     ("N45", 0..40),
     ("N50", 0..1),
+    ("N55", 0..1),
     ("H4", 0..1),
     ("N42", 0..1),
     ("N43", 0..1),

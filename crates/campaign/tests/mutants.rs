@@ -31,8 +31,39 @@ fn each_of_the_most_important_steps_is_missed_when_it_is_left_out() {
     assert_eq!(format!("{mutants:?}"), format!("{again:?}"));
 }
 
+/// iJournaling leaves the truncate of one file to the transaction, and logs the other: a block that
+/// it got from the first would be of both. The device is full but for what was freed.
+#[test]
+fn a_block_that_is_reused_before_its_commit_breaks_ijournaling() {
+    use std::fmt::Write;
+    let mut steps = "open 0 a rw,creat\npwrite 0 1048576 0 1\nopen 1 b rw,creat\n\
+                     open 2 c rw,creat\n"
+        .to_owned();
+    let mut at = 0;
+    let pieces = (0..13).flat_map(|n| [(16 << 20) >> n; 2]);
+    for bytes in pieces {
+        writeln!(steps, "fallocate 2 keep {at} {bytes}").expect("a string takes it");
+        at += bytes;
+    }
+    steps += "fsync 0\nftruncate 0 0\n";
+    for n in 0..40 {
+        writeln!(steps, "pwrite 1 65536 {} {}", n * 65536, n + 2).expect("a string takes it");
+    }
+    let list = format!(
+        "[[setting]]\nname = \"full\"\nlike = \"6.18 wild\"\natomic = 4096\n\
+         fs = \"era=6.12,ijournal,nodelalloc\"\n[[witness]]\nsite = \"ext4/free/after-commit\"\n\
+         setting = \"full\"\nsteps = \"\"\"\n{steps}fsync 1\n\"\"\"\n"
+    );
+    let chosen: Vec<_> =
+        sites().into_iter().filter(|s| s.name == "ext4/free/after-commit").collect();
+    let search = Search { survivor: 0, open: 0 };
+    let mutants = run(&chosen, &[], (&list, search), 2, &|_| {}, &|| true).expect("it can be");
+    assert!(matches!(mutants[0].fate, Fate::Killed { .. }), "{mutants:?}");
+    assert!(mutants[0].without.is_empty(), "with the step it is sound: {mutants:?}");
+}
+
 /// Some of each kind of setting for programs that were written for their site.
-const DIRECTED: [&str; 21] = [
+const DIRECTED: [&str; 24] = [
     "block/untorn/never-split",
     "ext4/untorn/commit-first",
     "jbd2/commit/async-flush",
@@ -54,6 +85,9 @@ const DIRECTED: [&str; 21] = [
     "f2fs/atomic/one-checkpoint",
     "f2fs/atomic/data-wait",
     "ext4/fast/staging",
+    "ext4/ijournal/sequence",
+    "ext4/ijournal/one-at-a-time",
+    "ext4/recovery/i-transaction-newer",
 ];
 
 #[test]

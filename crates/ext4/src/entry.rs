@@ -164,7 +164,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "fast_fix",
         when: When::Mount,
         default: "",
-        help: "with fast_commit: holes of Linux to fix, joined by +: blocks (H1), head (N33), unnamed (N34), unlinked (N35), ineligible (N36), untracked (N37), directories (N38), company (N39), attributes (N40), area (N44), orphans (N45), or all",
+        help: "with fast_commit: holes of Linux to fix, joined by +: blocks (H1), head (N33), unnamed (N34), unlinked (N35), ineligible (N36), untracked (N37), directories (N38), company (N39), attributes (N40), area (N44), orphans (N45), zeroed (N55), or all",
     },
     OptionSpec {
         key: "fast_selective_flush",
@@ -532,7 +532,7 @@ fn fast_options(o: &Options) -> FsResult<FastOptions> {
     let fixes = FastFixes::parse(o.get("fast_fix", OPTIONS).unwrap_or_default());
     let fixes = fixes.ok_or(FsError::Invalid(
         "fast_fix: blocks, head, unnamed, unlinked, ineligible, untracked, directories, company, \
-         attributes, area, orphans, or all",
+         attributes, area, orphans, zeroed, or all",
     ))?;
     let (ijournal, selective_flush) = (switch(o, "ijournal"), switch(o, "fast_selective_flush"));
     if !ijournal {

@@ -10,6 +10,7 @@ use wp_jbd2::{LogMap, disk as log_disk};
 use wp_medium::View;
 use wp_vfs::BlockMap;
 
+use crate::disk::ijournal::Begin;
 use crate::disk::{Inode, compat};
 use crate::image::{BlockClass, BlockClasses, Image, log_map};
 
@@ -179,6 +180,18 @@ impl Blocks {
     }
 }
 
+/// Blocks before one of an i-transaction among which its first is looked for: of a longer one, which
+/// has over three thousand extents, the rest goes by the name of fast commits.
+const I_TRANSACTION_BLOCKS: u64 = 16;
+
+impl Blocks {
+    fn begins_i_transaction(&self, view: &dyn View, block: u64) -> bool {
+        let mut head = [0; Begin::BYTES];
+        let read = view.read_at(block * u64::from(self.block_bytes), &mut head);
+        read.is_ok() && Begin::of(&head).is_some()
+    }
+}
+
 impl BlockMap for Blocks {
     fn block_bytes(&self) -> u32 {
         self.block_bytes
@@ -196,9 +209,13 @@ impl BlockMap for Blocks {
         }
     }
 
-    fn written(&self, _: &dyn View, block: u64) -> &'static str {
+    fn written(&self, view: &dyn View, block: u64) -> &'static str {
         match self.classes.class(block) {
-            BlockClass::Journal { log } if log >= self.fast_from => "fast_commit",
+            BlockClass::Journal { log } if log >= self.fast_from => {
+                let most = u64::from(log - self.fast_from).min(I_TRANSACTION_BLOCKS);
+                let of_one = (0..=most).any(|n| self.begins_i_transaction(view, block - n));
+                if of_one { "i_transaction" } else { "fast_commit" }
+            }
             _ => self.class(block),
         }
     }

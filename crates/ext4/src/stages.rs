@@ -26,6 +26,7 @@ pub static STAGES: Stages = Stages {
         Kind::all(&["journal_commit"], "commit record", Purpose::Record),
         Kind::all(&["journal_super"], "journal super block", Purpose::Home),
         Kind::any(&["fast_commit"], "fast commit", Purpose::Record),
+        Kind::any(&["i_transaction"], "i-transaction", Purpose::Record),
         Kind::any(&["journal", "journal_commit"], "journal blocks", Purpose::Meta),
         Kind::all(METADATA, "checkpoint writes", Purpose::Home),
         Kind::any(&["data"], "data", Purpose::Data),

@@ -544,6 +544,22 @@ fn linux_too_cannot_mount_where_the_area_of_fast_commits_is_full() {
     assert_ne!(after(64).expect("as before"), "refused");
 }
 
+/// N55: the first write zeroes the block before it, which the second overwrites in place.
+#[test]
+fn linux_too_loses_what_is_written_over_zeroes_that_no_fast_commit_has() {
+    let bug = wp_campaign::bugs::find("N55").expect("it is in the list");
+    let program = wp_campaign::bugs::text(bug).expect("a program of its own");
+    let of = |feature: &str| {
+        let run = RUN_EXT4.replace("MKFS", feature).replace("LOSE", "");
+        let run = run.replace("mount -t ext4", "mount -t ext4 -o nodelalloc");
+        let scratch = guest("N55", &run, program)?;
+        Some(std::fs::read_to_string(scratch.path().join("data-a")).expect("it is there"))
+    };
+    let Some(lost) = of("-O fast_commit") else { return };
+    assert_eq!(lost.trim(), "00 00 00 00", "the synced write is gone");
+    assert_ne!(of("-O ^fast_commit").expect("as before").trim(), "00 00 00 00");
+}
+
 /// N34 to N38 and N40: the file system stops behind the last sync of each program.
 #[test]
 fn linux_too_loses_what_fast_commits_forget() {

@@ -41,6 +41,7 @@ const MENDS: &[Mend] = &[
     mend("ext4", "N44", "fast_fix=area"),
     mend("ext4", "N45", "fast_fix=orphans"),
     mend("ext4", "N50", "untorn_commit"),
+    mend("ext4", "N55", "fast_fix=zeroed"),
     mend("ext4", "N60", "iomap_fix=tail"),
     mend("ext4", "N61", "iomap_fix=length"),
     mend("ext4", "N62", "iomap_fix=errors"),

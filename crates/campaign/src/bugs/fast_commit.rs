@@ -139,6 +139,17 @@ pub static BUGS: &[Bug] = &[
         ..FAST
     },
     Bug {
+        id: "N55",
+        what: "ext4, fast commits: blocks that are zeroed beside a write into fallocated space are not tracked: what is written there next is lost",
+        affected: fast!(",nodelalloc"),
+        fixed: fast!(",nodelalloc,fast_fix=zeroed"),
+        programs: Programs::Text(
+            "open 0 a rw,creat\nfallocate 0 extend 0 12288\nopen 1 a rw,dsync\nfsync 0\n\
+             pwrite 1 4096 4096 1\npwrite 1 4096 0 2",
+        ),
+        ..FAST
+    },
+    Bug {
         id: "N41",
         what: "FastCommit's selective flush: a fast commit of one block sends no FLUSH, and the data stay in the volatile cache",
         affected: fast!(",fast_fix=all,fast_selective_flush"),

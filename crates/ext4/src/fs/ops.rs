@@ -411,7 +411,9 @@ impl FileSystem for Mounted {
             }
             let tid = inode.sync_tid.get();
             match how {
-                Reserve::Space { .. } if self.0.fast.is_on() => self.0.fast_commit(&inode, tid).await,
+                Reserve::Space { .. } if self.0.fast.is_on() => {
+                    self.0.fast_commit(&inode, tid).await
+                }
                 _ => self.0.journal().make_durable(tid).await,
             }
         })

@@ -208,8 +208,10 @@ impl Ext4 {
             }
         }
         self.change_state(h, inode, a, b, false).await?;
-        // What was zeroed beside it reads the same either way (`ext4_map_blocks`).
-        self.fast_track_range(h, inode, (from, to.saturating_sub(1)));
+        // What was zeroed beside it reads the same either way, until it is overwritten in place
+        // (`ext4_map_blocks`, N55).
+        let tracked = if self.opts.fast.fixes.zeroed { (a, b) } else { (from, to) };
+        self.fast_track_range(h, inode, (tracked.0, tracked.1.saturating_sub(1)));
         Ok(to)
     }
 

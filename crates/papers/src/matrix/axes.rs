@@ -74,6 +74,7 @@ const LITERATURE: &[Beside] = &[
     on_ext4("6.18", "optr", &["unwritten-first", "optr"], &["optr", "volatile"]),
     on_ext4("6.18", "optr-nobarrier", &["unwritten-first", "optr-nobarrier"], &["optr"]),
     on_ext4("6.18", "fast-commit", &["unwritten-first", "fast-commit"], &["volatile", "plp"]),
+    on_ext4("6.18", "ijournaling", &["unwritten-first", "ijournaling"], &["volatile", "plp"]),
     on_ext4(wp_vfs::Version::NEXT, IOMAP, &[IOMAP], &["volatile", "plp"]),
     on_ext4("6.18", "untorn", &["unwritten-first", "untorn"], &["whole-blocks", "volatile"]),
     on_ext4("6.18", "queue-depth", &["unwritten-first", "queue-depth"], &["volatile", "plp"]),

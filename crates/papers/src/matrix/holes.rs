@@ -142,6 +142,7 @@ const KNOWN: &[Known] = &[
     Known { id: "N40", rules: FAST, mend: "fast_fix=attributes", is_in: has_fast_commits },
     Known { id: "N44", rules: FAST, mend: "fast_fix=area", is_in: has_fast_commits },
     Known { id: "N45", rules: FAST, mend: "fast_fix=orphans", is_in: has_fast_commits },
+    Known { id: "N55", rules: FAST, mend: "fast_fix=zeroed", is_in: has_fast_commits },
     Known { id: "N60", rules: &[Rule::SizeAhead], mend: "iomap_fix=tail", is_in: has_iomap },
     Known { id: "N61", rules: &[Rule::SizeAhead], mend: "iomap_fix=length", is_in: has_iomap },
     Known { id: "N62", rules: &[Rule::Errors], mend: "iomap_fix=errors", is_in: has_iomap },

@@ -441,7 +441,7 @@ pub static TECHNIQUES: &[Technique] = &[
     Technique {
         name: "fast-commit",
         about: "ext4 fast commits: fsync logs what changed since the last commit as records, one \
-            block and one FLUSH in the good case (H1, N33 to N40, N44, N45)",
+            block and one FLUSH in the good case (H1, N33 to N40, N44, N45, N55)",
         on: "era=6.12,fast_commit",
         since: Some((5, 10)),
         unsafe_without: &[("power-loss protection", "H1")],

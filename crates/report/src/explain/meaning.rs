@@ -28,6 +28,8 @@ pub(crate) fn of_stage(stage: &str) -> String {
             "the drive has data of other files that the same transaction allocated (data=ordered)"
         }
         "commit record" => "the drive has the block that makes the transaction valid",
+        "fast commit" => "the drive has the records of all that changed since the last commit",
+        "i-transaction" => "the drive has the records of the file that is synced, in a core's area",
         "journal blocks" => "the drive has the descriptor and metadata blocks of the transaction",
         "checkpoint writes" => "the drive has metadata that a checkpoint writes in place",
         "data" => "the drive has data of the file",

@@ -217,8 +217,8 @@ impl Ext4 {
             disk.is_file() && disk.file_acl() == 0 && inode.has(flag::EXTENTS)
         };
         // Data that is sent where a block is mapped already must have arrived.
-        let arrives = self.writes_unwritten(inode)
-            || (inode.map.is_settled() && !inode.map.has_dirty());
+        let arrives =
+            self.writes_unwritten(inode) || (inode.map.is_settled() && !inode.map.has_dirty());
         is_plain
             && inode.nlink() == 1
             && arrives

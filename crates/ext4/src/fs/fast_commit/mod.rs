@@ -65,6 +65,9 @@ pub struct Fixes {
     /// N44: the last block of the area stays unused: recovery reads on until a block ends it, and
     /// behind the last there is none.
     pub area: bool,
+    /// N55: unwritten blocks that are zeroed beside a write, and are written from then on, are
+    /// tracked: what is written there later changes no map.
+    pub zeroed: bool,
     /// N45: a file that joins the list of orphans makes the next commit a full one.
     pub orphans: bool,
     /// N40: a change of a file with a block of attributes makes the next commit a full one.
@@ -78,7 +81,7 @@ type Fix = fn(&mut Fixes) -> &mut bool;
 
 impl Fixes {
     /// The names, and what each turns on.
-    const NAMES: [(&'static str, Fix); 11] = [
+    const NAMES: [(&'static str, Fix); 12] = [
         ("blocks", |f| &mut f.blocks),
         ("head", |f| &mut f.head),
         ("unnamed", |f| &mut f.unnamed),
@@ -90,6 +93,7 @@ impl Fixes {
         ("attributes", |f| &mut f.attributes),
         ("area", |f| &mut f.area),
         ("orphans", |f| &mut f.orphans),
+        ("zeroed", |f| &mut f.zeroed),
     ];
 
     /// All of them.
@@ -282,7 +286,8 @@ impl Ext4 {
     /// (`ext4_fc_mark_ineligible`).
     pub(in crate::fs) fn fast_ineligible(&self, h: &Handle, why: Ineligible) {
         let fast = &self.fast;
-        let of_one = matches!(why, Ineligible::Directory | Ineligible::Unlinked | Ineligible::Orphan);
+        let of_one =
+            matches!(why, Ineligible::Directory | Ineligible::Unlinked | Ineligible::Orphan);
         if !fast.on.get() || !site::FAST_INELIGIBLE.on() || (self.opts.fast.ijournal && of_one) {
             return;
         }

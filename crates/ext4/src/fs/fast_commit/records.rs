@@ -125,7 +125,8 @@ impl<'a> Records<'a> {
         }
         if self.open.is_none() {
             self.rt.cpu(CpuOp::JournalBlock, 1).await;
-            let log = self.journal.take_fast_block(self.part, self.spare).ok_or(FsError::NoSpace)?;
+            let log =
+                self.journal.take_fast_block(self.part, self.spare).ok_or(FsError::NoSpace)?;
             self.open = Some(Block { log, page: Page::zeroed(), used: 0 });
         }
         let block = self.open.as_mut().expect("one is open");

@@ -13,7 +13,7 @@ use crate::journal_conflict::profile;
 use crate::vary::{BY_HALF, Range, Variation};
 
 /// A SATA drive; what the papers' was is not known.
-const DEVICE: &str = "850pro-256";
+pub(super) const DEVICE: &str = "850pro-256";
 /// No timer commits.
 pub(super) const NO_TIMER: &str = ",commit=3600";
 

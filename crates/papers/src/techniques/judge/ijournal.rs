@@ -2,11 +2,13 @@
 
 use wp_machine::MachineError;
 
-use super::fast_commit::{Claims, NO_TIMER, blocks_of_a_commit, setup};
+use super::fast_commit::{Claims, DEVICE, NO_TIMER, blocks_of_a_commit, setup};
 use super::files::{Made, Work, run};
 use super::{Ask, Observed};
 use crate::claims::Measured;
 
+/// A drive without a volatile cache: no FLUSH is most of the time.
+const SAFE: &str = "ssd-128-plp";
 /// Threads that sync.
 const THREADS: [u64; 6] = [1, 2, 4, 8, 16, 40];
 
@@ -16,9 +18,18 @@ fn sides() -> [String; 2] {
     [format!(",ijournal,cpus={cores}"), String::new()]
 }
 
-fn both(ask: Ask, work: Work, count: (u64, u64)) -> Result<[Made; 2], MachineError> {
+fn both(
+    ask: Ask,
+    drive: &'static str,
+    work: Work,
+    count: (u64, u64),
+) -> Result<[Made; 2], MachineError> {
+    let one = |options: &str| {
+        let mut setup = setup(ask, options, None);
+        setup.device = drive;
+        run(&setup, work, count.0, count.1)
+    };
     let [own, full] = sides();
-    let one = |options: &str| run(&setup(ask, options, None), work, count.0, count.1);
     Ok([one(&own)?, one(&full)?])
 }
 
@@ -29,9 +40,9 @@ fn p99(made: &Made) -> u64 {
 }
 
 /// Syncs per second of each number of threads, of both sides.
-fn by_threads(ask: Ask) -> Result<Vec<[Made; 2]>, MachineError> {
+fn by_threads(ask: Ask, drive: &'static str) -> Result<Vec<[Made; 2]>, MachineError> {
     let syncs = ask.pick(160, 1600);
-    THREADS.iter().map(|n| both(ask, Work::Mark, (*n, syncs / n))).collect()
+    THREADS.iter().map(|n| both(ask, drive, Work::Mark, (*n, syncs / n))).collect()
 }
 
 /// Most syncs per second over those of one thread.
@@ -42,15 +53,14 @@ fn growth(all: &[[Made; 2]], side: usize) -> f64 {
 
 pub(super) fn measure(ask: Ask) -> Result<Claims, MachineError> {
     let [own, full] = sides().map(|o| format!("{o}{NO_TIMER}"));
-    let appends = |options: &str| {
-        run(&setup(ask, options, None), Work::Append, 1, ask.pick(60, 200))
-    };
+    let appends =
+        |options: &str| run(&setup(ask, options, None), Work::Append, 1, ask.pick(60, 200));
     let (own, full) = (appends(&own)?, appends(&full)?);
     let own_blocks = own.counter("fast_blocks") / own.counter("fast_commits").max(1.0);
     let full_blocks = blocks_of_a_commit(&full);
-    let beside = both(ask, Work::AppendBesideMark, (9, ask.pick(100, 400)))?;
+    let beside = both(ask, DEVICE, Work::AppendBesideMark, (9, ask.pick(100, 400)))?;
     let (near, far) = (p99(&beside[0]), p99(&beside[1]));
-    let all = by_threads(ask)?;
+    let all = by_threads(ask, DEVICE)?;
     let (grows, jbd2) = (growth(&all, 0), growth(&all, 1));
     Ok(vec![
         (
@@ -62,10 +72,7 @@ pub(super) fn measure(ask: Ask) -> Result<Claims, MachineError> {
                 ),
             ),
         ),
-        (
-            "ij.interfere",
-            Measured::answer(near < far).why(format!("{near} ns, jbd2 {far} ns")),
-        ),
+        ("ij.interfere", Measured::answer(near < far).why(format!("{near} ns, jbd2 {far} ns"))),
         (
             "ij.cores",
             Measured::answer(grows > jbd2).why(format!("{grows:.2} times, jbd2 {jbd2:.2} times")),
@@ -73,22 +80,23 @@ pub(super) fn measure(ask: Ask) -> Result<Claims, MachineError> {
     ])
 }
 
-/// The curves behind `ij.cores`, and how many syncs were no i-transaction.
+/// The curves behind `ij.cores`, those of a drive with power-loss protection too, and how many syncs were no i-transaction.
 pub(super) fn observe(ask: Ask) -> Result<Vec<Observed>, MachineError> {
-    let all = by_threads(ask)?;
     let mut out = Vec::new();
-    for (n, [own, full]) in THREADS.iter().zip(&all) {
-        let full_ones = own.counter("fast_ineligible") + own.counter("fast_failed");
-        for (name, made, why) in [
-            ("ijournal", own, format!("{full_ones} calls became a full commit")),
-            ("jbd2", full, format!("{} commits", full.counter("commits"))),
-        ] {
-            out.push(Observed {
-                id: format!("{name}: {n} threads"),
-                value: Some(made.per_second),
-                unit: "files/s".to_owned(),
-                why,
-            });
+    for drive in [DEVICE, SAFE] {
+        for (n, [own, full]) in THREADS.iter().zip(&by_threads(ask, drive)?) {
+            let full_ones = own.counter("fast_ineligible") + own.counter("fast_failed");
+            for (name, made, why) in [
+                ("ijournal", own, format!("{full_ones} calls became a full commit")),
+                ("jbd2", full, format!("{} commits", full.counter("commits"))),
+            ] {
+                out.push(Observed {
+                    id: format!("{drive}: {n} threads, {name}"),
+                    value: Some(made.per_second),
+                    unit: "files/s".to_owned(),
+                    why,
+                });
+            }
         }
     }
     Ok(out)
