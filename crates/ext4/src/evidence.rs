@@ -180,8 +180,8 @@ impl Blocks {
     }
 }
 
-/// Blocks before one of an i-transaction among which its first is looked for: of a longer one, which
-/// has over three thousand extents, the rest goes by the name of fast commits.
+/// Blocks before one of an i-transaction among which its first is looked for: of a longer one,
+/// which has over three thousand extents, the rest goes by the name of fast commits.
 const I_TRANSACTION_BLOCKS: u64 = 16;
 
 impl Blocks {

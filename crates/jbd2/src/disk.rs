@@ -44,8 +44,8 @@ pub const INCOMPAT_CSUM_V2: u32 = 8;
 pub const INCOMPAT_CSUM_V3: u32 = 0x10;
 /// Incompatible feature: the log's last blocks are a fast-commit area.
 pub const INCOMPAT_FAST_COMMIT: u32 = 0x20;
-/// Incompatible feature, of no kernel: that area holds i-transactions (iJournaling, ATC'17). Whoever
-/// does not know it must not replay the log without them.
+/// Incompatible feature, of no kernel: that area holds i-transactions (iJournaling, ATC'17).
+/// Whoever does not know it must not replay the log without them.
 pub const INCOMPAT_IJOURNAL: u32 = 1 << 30;
 /// All incompatible features that today's kernels know.
 pub const INCOMPAT_KNOWN: u32 = 0x3F;

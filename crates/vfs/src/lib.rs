@@ -26,6 +26,7 @@ mod listing;
 mod mapped;
 mod names;
 mod opens;
+mod promises;
 mod seek;
 mod subvolumes;
 mod syscall;
@@ -39,7 +40,7 @@ pub use contents::{Digest, Part, TakePart};
 pub use dirty_limits::dirty_limits;
 pub use entry::{
     BlockMap, Checked, Disk, Env, Fault, FsEntry, Inspection, ListedCheckpoint, ListedFile, Mount,
-    Mountable, Offers, OptionError, OptionSpec, Options, Promises, RecoveryPlan, Run, Stat, Survey,
+    Mountable, Offers, OptionError, OptionSpec, Options, RecoveryPlan, Run, Stat, Survey,
     SurveyedFile, When, renamed,
 };
 pub use file_type::FileType;
@@ -52,6 +53,7 @@ pub use kiocb::Kiocb;
 pub use listing::{Entry, FileInfo, Listable, Misread, Xattr, list};
 pub use mapped::{PageStore, page_stores};
 pub use opens::{InUse, Opened, closed, is_open, opened};
+pub use promises::Promises;
 pub use seek::{Seek, SeekRun, seek_in_data, seek_in_runs};
 pub use syscall::{Fd, OpenFlags, Vfs};
 pub use untorn::{WriteAtomic, failed_write};

@@ -1,12 +1,12 @@
 //! iJournaling: an fsync logs its file alone, as an i-transaction in the area of its core.
 //!
-//! Picture:    `fsync` ([`Ext4::sync_one`]) -> is the file one that records can tell of, and do they
-//!             hold without the rest of the transaction ([`Ext4::is_loggable`])? -> handles wait while
-//!             the records are made -> the block with the tail, with PREFLUSH and FUA. Else the
-//!             running transaction commits.
-//! Invariants: 1. recovery begins with the last commit: an i-transaction names nothing that only the
-//!                running transaction made (a directory), moved (a name of another file) or freed (a
-//!                number; blocks come back at the commit).
+//! Picture:    `fsync` ([`Ext4::sync_one`]) -> is the file one that records can tell of, and do
+//!             they hold without the rest of the transaction ([`Ext4::is_loggable`])? -> handles
+//!             wait while the records are made -> the block with the tail, with PREFLUSH and FUA.
+//!             Else the running transaction commits.
+//! Invariants: 1. recovery begins with the last commit: an i-transaction names nothing that only
+//!                the running transaction made (a directory), moved (a name of another file) or
+//!                freed (a number; blocks come back at the commit).
 //!             2. of one file no i-transaction begins before the last one is durable.
 //!             3. the commit of the transaction makes its i-transactions void.
 //! Source:     Park, Shin, "iJournaling", ATC'17; the records are those of Linux' fast commits.
@@ -91,8 +91,8 @@ impl Ext4 {
     /// Makes the changes of a file in transaction `tid` durable: by an i-transaction where one will
     /// do.
     ///
-    /// Waits: for the commit under way, for an i-transaction of the same file, for open handles, for
-    /// the blocks. Errors: `Io`.
+    /// Waits: for the commit under way, for an i-transaction of the same file, for open handles,
+    /// for the blocks. Errors: `Io`.
     pub(super) async fn sync_one(self: &Rc<Self>, inode: &Rc<Inode>, tid: u32) -> FsResult<()> {
         let journal = self.journal();
         loop {
@@ -239,7 +239,9 @@ impl Ext4 {
         };
         let mut own = main.names.iter().filter(|n| n.ino == ino && !n.logged);
         own.all(|n| {
-            !(is_new(n.parent) && site::IJ_PARENT.on()) && !(is_anothers(n) && site::IJ_NAME.on())
+            let unmade = is_new(n.parent) && site::IJ_PARENT.on();
+            let taken = is_anothers(n) && site::IJ_NAME.on();
+            !unmade && !taken
         })
     }
 

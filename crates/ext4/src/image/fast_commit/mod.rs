@@ -1,8 +1,9 @@
 //! Replay of fast commits: logical records, in the journal's last blocks, of what came after the
 //! last whole transaction.
 //!
-//! Picture:    scan (which records are whole? of i-transactions: `ijournal`) -> records in order, on inodes held in memory
-//!             ([`Replay`]) -> maps and inodes written, bitmaps made right, descriptors sealed.
+//! Picture:    scan (which records are whole? of i-transactions: `ijournal`) -> records in order,
+//!             on inodes held in memory ([`Replay`]) -> maps and inodes written, bitmaps made
+//!             right, descriptors sealed.
 //! Invariants: 1. as a kernel does, every record may find that it was done before: replaying
 //!                all of them twice gives the same. Over a part of what a replay changed it may
 //!                not: [`super::recover_staged`] logs it first.

@@ -80,7 +80,8 @@ pub(super) fn measure(ask: Ask) -> Result<Claims, MachineError> {
     ])
 }
 
-/// The curves behind `ij.cores`, those of a drive with power-loss protection too, and how many syncs were no i-transaction.
+/// The curves behind `ij.cores`, those of a drive with power-loss protection too, and how many
+/// syncs were no i-transaction.
 pub(super) fn observe(ask: Ask) -> Result<Vec<Observed>, MachineError> {
     let mut out = Vec::new();
     for drive in [DEVICE, SAFE] {
