@@ -11,6 +11,7 @@ mod fast_commit;
 #[path = "../../testkit/src/host.rs"]
 mod host;
 mod htree;
+mod ijournal;
 mod images;
 mod indirect;
 mod mkfs_vs_mke2fs;

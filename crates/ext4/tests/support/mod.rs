@@ -8,7 +8,9 @@ use std::rc::Rc;
 use wp_base::{FsResult, Sector, Span, live};
 use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig};
 use wp_ext4::fs::era::Era;
-use wp_ext4::fs::{DataMode, Ext4, IomapOptions, Literature, MountOptions, Mounted};
+use wp_ext4::fs::{
+    DataMode, Ext4, FastFixes, IomapOptions, Literature, MountOptions, Mounted,
+};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::{CpuModel, CpuOp, Rt, TimeMode};
@@ -43,6 +45,8 @@ pub struct Setup {
     pub count_access: bool,
     /// `journaling=barrier`.
     pub barrier: bool,
+    /// `ijournal`.
+    pub ijournal: bool,
     /// CPU time is modelled, and what ext4 does takes none of it.
     pub modelled: bool,
 }
@@ -82,6 +86,7 @@ impl Setup {
             data: DataMode::Ordered,
             count_access: false,
             barrier: false,
+            ijournal: false,
             modelled: false,
         }
     }
@@ -100,6 +105,9 @@ impl Setup {
             },
             ..MountOptions::new(era, "sdb1", 8, 16)
         };
+        if self.ijournal {
+            (o.fast.ijournal, o.fast.fixes) = (true, FastFixes::all());
+        }
         if self.eager_flusher {
             (o.writeback.interval, o.writeback.expire) = (Span::millis(100), Span::millis(100));
         }
