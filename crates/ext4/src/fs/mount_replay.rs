@@ -18,7 +18,7 @@ pub(super) async fn replay(rt: &Rt, part: &Partition, opts: &MountOptions) -> Fs
     let overlay = Overlay::new(&view);
     let now = opts.epoch_secs.saturating_add((rt.now().0 / 1_000_000_000) as i64);
     let now = u32::try_from(now).unwrap_or(u32::MAX);
-    let mut policy = RecoverPolicy::of(&wp_jbd2::Era::of(opts.era.version));
+    let mut policy = RecoverPolicy::of(&wp_jbd2::Era::of(opts.era.version()));
     if opts.fast.ijournal {
         policy = policy.with_ijournal();
     }

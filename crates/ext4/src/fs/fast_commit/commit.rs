@@ -136,11 +136,11 @@ impl Ext4 {
     /// No records yet, for a part of the area.
     pub(super) fn new_records(&self, part: u32) -> Records<'_> {
         let (journal, era) = (self.journal(), &self.opts.era);
-        let flags = match era.fast_writes_as_log {
+        let flags = match era.fast_writes_as_log() {
             true => journal.options().era.log_flags(),
             false => Flags::SYNC,
         };
-        let each = self.opts.barrier && era.fast_flushes_every_block && site::FAST_EACH.on();
+        let each = self.opts.barrier && era.fast_flushes_every_block() && site::FAST_EACH.on();
         let others = if each { Flags::PREFLUSH | Flags::FUA } else { Flags::NONE };
         Records::new((journal, part), &self.rt, self.bs().bytes(), flags, others)
     }

@@ -239,7 +239,7 @@ impl Ext4 {
     /// `Unsupported` for options that cannot be together with it.
     pub(in crate::fs) fn wants_fast_commits(&self, sb: &SuperBlock) -> FsResult<FastKind> {
         let fast = &self.opts.fast;
-        let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits;
+        let wanted = sb.has_compat(compat::FAST_COMMIT) && self.opts.era.fast_commits();
         if !wanted && fast.ijournal {
             let what = "ijournal on an image without an area for fast commits: make it with \
                         ijournal or fast_commit, and an era from 5.10 on";
@@ -332,7 +332,7 @@ impl Ext4 {
             // Each name has its transaction, and so has each inode.
             return &self.fast.main;
         }
-        let beside = match self.opts.era.fast_stages_beside_full {
+        let beside = match self.opts.era.fast_stages_beside_full() {
             true => journal.commits_now(),
             false => journal.fast_commits_now(),
         };
@@ -541,7 +541,7 @@ impl Ext4 {
     fn fast_eligible_after(&self, tid: u32) {
         let fast = &self.fast;
         let is_past = wp_jbd2::disk::tid_at_least(tid, fast.ineligible_tid.get());
-        if is_past || !self.opts.era.fast_remembers_ineligible {
+        if is_past || !self.opts.era.fast_remembers_ineligible() {
             fast.ineligible_tid.set(0);
             fast.ineligible.set(false);
         }
