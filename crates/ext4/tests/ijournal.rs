@@ -1,5 +1,5 @@
-//! iJournaling: what several tasks have synced is there after a power failure, in the life of a file
-//! system after that too, and e2fsck finds nothing.
+//! iJournaling: what several tasks have synced is there after a power failure, in the life of a
+//! file system after that too, and e2fsck finds nothing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -121,20 +121,26 @@ fn i_transactions(image: &Medium, mib: u64) -> usize {
     (0..blocks).filter(begins).count()
 }
 
+/// Two power failures. Files that were synced before the first, and i-transactions.
+fn two_lives(setup: &Setup, seed: u64) -> (usize, usize) {
+    let (left, synced) = life(setup, &setup.image(), (seed, 0));
+    let image = recovered(setup, &left, &synced, &format!("seed {seed}"));
+    // The areas still hold the i-transactions of the first life.
+    let (later, again) = life(setup, &image, (seed + 100, 1));
+    again.borrow_mut().extend(synced.borrow().clone());
+    recovered(setup, &later, &again, &format!("seed {seed}, second life"));
+    let files = synced.borrow().len();
+    (files, i_transactions(&left, setup.mib))
+}
+
 #[test]
 fn what_was_synced_on_several_cores_is_there_after_two_power_failures() {
     let features = Features::today().set("fast_commit", true).expect("a feature");
     let setup = Setup { features, ijournal: true, ..Setup::new("6.12") };
     let (mut files, mut logged) = (0, 0);
     for seed in 0..24 {
-        let (left, synced) = life(&setup, &setup.image(), (seed, 0));
-        (files, logged) = (files + synced.borrow().len(), logged + i_transactions(&left, setup.mib));
-        let image = recovered(&setup, &left, &synced, &format!("seed {seed}"));
-        // The areas still hold the i-transactions of the first life.
-        let (left, again) = life(&setup, &image, (seed + 100, 1));
-        again.borrow_mut().extend(synced.borrow().clone());
-        recovered(&setup, &left, &again, &format!("seed {seed}, second life"));
-        drop((left, image));
+        let (synced, begun) = two_lives(&setup, seed);
+        (files, logged) = (files + synced, logged + begun);
         assert_nothing_lives();
     }
     assert!(files > 50 && logged > 50, "{files} files, {logged} i-transactions");
