@@ -1,6 +1,7 @@
 //! The explorer: every frame, every state, recovered once and judged.
 
 mod later;
+mod verdicts;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +9,7 @@ use std::rc::Rc;
 
 pub use self::later::Opinion;
 use self::later::Waiting;
+use self::verdicts::Verdicts;
 use self::walk::Walk;
 use crate::history::History;
 use crate::ledger::Ledger;
@@ -158,38 +160,6 @@ pub struct Case<'a> {
     ledger: &'a Ledger,
     calls: Calls,
     judged: Verdicts,
-}
-
-/// Result, operations called, operations returned.
-type Asked = (u32, u32, u32);
-
-/// Verdicts. Most states have that of the state before.
-#[derive(Default)]
-struct Verdicts {
-    all: BTreeMap<Asked, Rc<Judged>>,
-    last: Option<(Asked, Rc<Judged>)>,
-}
-
-impl Verdicts {
-    #[inline]
-    fn get(&mut self, asked: Asked) -> Option<Rc<Judged>> {
-        if let Some((of, judged)) = &self.last
-            && *of == asked
-        {
-            return Some(judged.clone());
-        }
-        let judged = self.all.get(&asked)?.clone();
-        self.last = Some((asked, judged.clone()));
-        Some(judged)
-    }
-
-    fn insert(&mut self, asked: Asked, judged: Rc<Judged>) {
-        self.all.insert(asked, judged);
-    }
-
-    fn clear(&mut self) {
-        *self = Verdicts::default();
-    }
 }
 
 impl<'a> Case<'a> {
@@ -588,8 +558,7 @@ impl<'a> Explorer<'a> {
         let mut outcome = self.subject.recover(&state);
         if self.options.second_cuts > 0 && outcome.refused.is_none() {
             let how = (self.options.recovery_in_order, self.options.second_cuts as usize);
-            let cuts = second::cuts(self.subject, &state, &mut outcome, how);
-            self.totals.second += cuts;
+            self.totals.second += second::cuts(self.subject, &state, &mut outcome, how);
         }
         let snapshots = outcome.snapshots.iter_mut().flat_map(|(_, files)| files);
         for file in outcome.files.iter_mut().chain(snapshots) {

@@ -8,9 +8,7 @@ use std::rc::Rc;
 use wp_base::{FsResult, Sector, Span, live};
 use wp_block::{Bio, BlockQueue, ElevatorKind, Partition, QueueConfig};
 use wp_ext4::fs::era::Era;
-use wp_ext4::fs::{
-    DataMode, Ext4, FastFixes, IomapOptions, Literature, MountOptions, Mounted,
-};
+use wp_ext4::fs::{DataMode, Ext4, FastFixes, IomapOptions, Literature, MountOptions, Mounted};
 use wp_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use wp_medium::{Medium, MediumView, Slice};
 use wp_rt::{CpuModel, CpuOp, Rt, TimeMode};

@@ -12,9 +12,6 @@ use crate::techniques::{self, Refusal};
 /// A value of an axis: its name, and the techniques that it is made of.
 type Value = (&'static str, &'static [&'static str]);
 
-/// A value of journaling, the techniques that it is made of, its drives.
-type OnDrives = (&'static str, &'static [&'static str], &'static [&'static str]);
-
 /// It is in no release.
 const IOMAP: &str = "buffered-iomap";
 
