@@ -443,6 +443,20 @@ fn the_hole_of_ordered_mode_is_in_3_8_and_lengths_run_ahead_since() {
     told(&campaign("3.8"), &hole);
 }
 
+/// A file that is all hole has a length, too: F2FS' checkpoint has it before any data.
+#[test]
+fn a_length_without_any_data_runs_ahead_of_it() {
+    let text = "open 0 a rw,creat\nfsync 0\npwrite 0 8192 0 1\nnap 40000000\nsync\n";
+    let source = Source::Text(Program::parse(text).expect("a program"));
+    let machine = Bench::new(&wp_f2fs::ENTRY, "").expect("a machine");
+    let plain = Campaign::new(machine, source, (0, 1));
+    let profile = Profile { size_with_data: true, ..plain.profile };
+    let found = run(&Campaign { profile, ..plain }, 1, &|_| true);
+    assert!(broken(&found, Rule::SizeAhead) > 0, "{:?}", found.totals);
+    let lengths = found.found.iter().filter(|f| f.violation.rule == Rule::SizeAhead);
+    assert!(lengths.clone().all(|f| f.violation.seen.contains("length 8192")), "{found:#?}");
+}
+
 /// A failure is told as a timeline.
 fn told(c: &Campaign, f: &Findings) {
     let found = f.found.iter().find(|x| x.violation.rule == Rule::Exposure).expect("the hole");
