@@ -182,7 +182,8 @@ impl Judge<'_> {
         let bs = self.ledger.block_bytes();
         for file in self.outcome.files.iter().filter(|f| f.kind == FileType::File) {
             let candidates = self.candidates(file);
-            // Of a file that is all hole there is nothing to see, and nothing to tell lives apart by.
+            // Of a file that is all hole there is nothing to see, and nothing to tell lives apart
+            // by.
             let mut life = match &candidates[..] {
                 [one] if file.size > 0 => Some(&self.ledger.files[*one as usize]),
                 _ => None,

@@ -73,7 +73,8 @@ fn a_conflict_is_of_two_techniques_and_refused_by_the_mount_where_the_table_says
                 continue;
             }
             let both = format!("{},{}", t.on, other.on);
-            let refused = mounted(t.fs.expect("it is built"), &both, t.needs);
+            let needs = [t.needs, other.needs].concat();
+            let refused = mounted(t.fs.expect("it is built"), &both, &needs);
             let is_refused =
                 matches!(refused, Err(MachineError::Fs { error: FsError::Invalid(_), .. }));
             assert!(is_refused, "{} with {}: {refused:?}", t.name, c.with);

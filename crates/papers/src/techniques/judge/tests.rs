@@ -18,8 +18,9 @@ fn pages_are_torn_where_no_drive_promises_and_nowhere_else() {
     // keeps.
     let mut torn = 0;
     for row in &found {
-        let words: Vec<&str> = row.id.split([' ', ',']).filter(|w| !w.is_empty()).collect();
-        let is_larger = words.get(1) != words.get(3);
+        let (_, sizes) = row.id.split_once(':').expect("a place, then sizes");
+        let words: Vec<&str> = sizes.split([' ', ',']).filter(|w| !w.is_empty()).collect();
+        let is_larger = words[0] != words[2];
         assert_eq!(row.value.is_some_and(|v| v > 0.0), is_larger, "{row:?}");
         torn += usize::from(is_larger);
     }
