@@ -89,7 +89,7 @@ pub(super) struct RunArgs {
     /// replace `era` and the mount mode in --fs.
     #[arg(long)]
     pub every_mode: bool,
-    /// Repeat in every kernel version; what none of them changes is explored once
+    /// Repeat in every kernel version; what they share is explored once
     ///
     /// Runs the same programs with each set of rules that the modelled kernel versions have, and
     /// prints one line for each: the oldest version with these rules. They replace `era` in --fs.
