@@ -97,24 +97,26 @@ wp_base::sites! {
             "fsync waits for the transaction that converted the file's extents";
     }
     "crates/ext4/src/fs/iomap.rs" {
-        IOMAP_SIZE, Order, "ext4/iomap/size-after-data":
-            "buffered_iomap: i_disksize moves only when the data below it has arrived";
+        DIRECT_FILE, Order, "ext4/direct/file-inode":
+            "data of an extending direct write is ordered before its extents (3.8 to 4.6)";
+        UNWRITTEN, Order, "ext4/writeback/unwritten-first":
+            "an allocated extent reads as zeroes until its data is written";
         IOMAP_GROW, Order, "ext4/iomap/grow-pending":
             "buffered_iomap: i_disksize waits for the zeroed rest of an unaligned old end";
         IOMAP_DEFER, Order, "ext4/iomap/grow-defer":
             "buffered_iomap: nothing else moves i_disksize while a zeroed block is on its way";
-        IOMAP_WRITEBACK, Wait, "ext4/iomap/grow-writeback":
-            "buffered_iomap: writeback waits for the zeroed block before it sends the rest";
         IOMAP_FALLOCATE, Wait, "ext4/iomap/grow-fallocate":
             "buffered_iomap: fallocate and direct writes wait for the zeroed block";
         IOMAP_CUT, Wait, "ext4/iomap/grow-cut":
             "buffered_iomap: a cut above i_disksize waits for the zeroed block";
     }
     "crates/ext4/src/fs/writeback.rs" {
+        IOMAP_WRITEBACK, Wait, "ext4/iomap/grow-writeback":
+            "buffered_iomap: writeback waits for the zeroed block before it sends the rest";
+        IOMAP_SIZE, Order, "ext4/iomap/size-after-data":
+            "buffered_iomap: i_disksize moves only when the data below it has arrived";
         DATA_ORDER, Order, "ext4/writeback/data-order":
             "writeback keeps the order of ordering calls down to the device (BarrierFS)";
-        UNWRITTEN, Order, "ext4/writeback/unwritten-first":
-            "an allocated extent reads as zeroes until its data is written";
         MAP_UNWRITTEN, Order, "ext4/writeback/unwritten-kept":
             "a fallocated extent stays unwritten until its data completes";
         FILE_WRITTEN, Order, "ext4/writeback/file-inode":
@@ -261,16 +263,14 @@ wp_base::sites! {
             "blocks inside a file become written only after their data completes";
         DIRECT_SIZE, Order, "ext4/direct/size-after-data":
             "an extending direct write changes the length after its data completes";
-        DIRECT_TID, Order, "ext4/direct/datasync-tid":
-            "fdatasync waits for the transaction that converted a direct write's extents";
         DIRECT_CONVERT, Write, "ext4/direct/convert":
             "the extents of a direct write are converted after its data completes";
         DIRECT_MAP_TID, Order, "ext4/direct/map-tid":
             "fdatasync waits for the transaction that split a direct write's extents";
-        DIRECT_FILE, Order, "ext4/direct/file-inode":
-            "data of an extending direct write is ordered before its extents (3.8 to 4.6)";
     }
     "crates/ext4/src/fs/untorn.rs" {
+        DIRECT_TID, Order, "ext4/direct/datasync-tid":
+            "fdatasync waits for the transaction that converted a direct write's extents";
         UNTORN_COMMIT, Flush, "ext4/untorn/commit-first":
             "a mixed range is written untorn only after the zeroes of its holes are committed";
     }

@@ -311,7 +311,9 @@ fn the_check_uses_nothing_of_the_file_system_that_it_checks() {
             for part in text.split("crate::").skip(1) {
                 let word = part.split(|c: char| !c.is_alphanumeric() && c != '_').next();
                 let word = word.expect("a word");
-                assert!(allowed.contains(&word), "{}: crate::{word}", path.display());
+                // Recovery has crash-safety points, which are a table.
+                let is_point = word == "site" && dir != "check";
+                assert!(allowed.contains(&word) || is_point, "{}: crate::{word}", path.display());
                 // Of the readers only recovery, if that is asked for.
                 let is_root = path.ends_with("check/mod.rs");
                 assert!(dir != "check" || word != "image" || is_root, "{}", path.display());
