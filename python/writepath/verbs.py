@@ -159,6 +159,7 @@ def crash(
     reproducer: PathLike | None = None,
     state_file: PathLike | None = None,
     every_mode: bool = False,
+    every_version: bool = False,
     client: Any = None,
     progress: Progress = None,
 ) -> Crash:
@@ -167,7 +168,7 @@ def crash(
     ``programs``: ``"seq-2"``, ``"wild"``, a fio job, a program file, a folder, or the steps of a
     program (default ``seq-1``). ``fs``: file system and options (default ``ext4,era=6.18``), or
     several. ``size``: capacity of the drive in bytes. ``budget``: stop after this time of the host.
-    ``state_file``: the same call continues from it.
+    ``state_file``: the same call continues from it. ``every_version``: in each kernel version.
 
     ``client``: a ``dask.distributed.Client``; the programs are explored on its workers, with the
     same result. Exit code 1 (a broken rule) is in ``exit_code``.
@@ -179,6 +180,7 @@ def crash(
         "check": check, "checker": checker, "second": second, "mounts": mounts,
         "workers": workers, "budget": budget, "minimise": minimise, "reproducer": reproducer,
         "every_mode": every_mode,
+        "every_version": every_version,
     }  # fmt: skip
     words = [] if programs is None else [programs]
     if client is None:

@@ -38,7 +38,7 @@ impl CrashParts {
         };
         let told = |w: super::plan::Wrong| failure(w.code(), w.message(), w.help());
         let Run::One(one) = Run::new(run).map_err(told)? else {
-            let help = "name one --fs, and no folder; leave out --every-mode";
+            let help = "name one --fs, and no folder; leave out --every-mode, --every-version";
             return Err(failure("parts", "only programs on one file system have parts", help));
         };
         let mut parts = CrashParts { one: *one, programs: (0, 0), step: 1 };
