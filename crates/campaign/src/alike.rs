@@ -15,6 +15,7 @@ use wp_vfs::{EraRule, FsEntry};
 
 use super::campaign::Campaign;
 use super::findings::Findings;
+use super::line;
 use super::play::Bench;
 use super::source::Source;
 
@@ -40,19 +41,17 @@ pub struct Alike {
 }
 
 impl Alike {
-    /// Lets campaigns that differ in the kernel version alone share their work. Others, those of
-    /// logs, and those with a check command, are left as they are.
+    /// Lets campaigns that differ in the kernel version alone share their work. All of them have the
+    /// same programs. Those of logs, and those with a check command, are left as they are.
     pub fn share(campaigns: &mut [&mut Campaign]) {
         let mut groups: BTreeMap<String, Arc<Kept>> = BTreeMap::new();
         for c in campaigns {
             if matches!(c.source, Source::Log(_)) || c.command.is_some() {
                 continue;
             }
-            let given: Vec<_> =
-                c.bench.fs_options.given().filter(|(key, _)| *key != "era").collect();
-            let machine = (c.bench.fs.name, given, &c.bench.device_params);
-            let kept = groups.entry(format!("{machine:?}")).or_default();
-            let Some(rules) = rules_of(&c.bench) else { continue };
+            let Some((era, rules)) = rules_of(&c.bench) else { continue };
+            let but_for_era = line::arguments(c).replacen(&format!(",era={era}"), "", 1);
+            let kept = groups.entry(but_for_era).or_default();
             c.alike = Some(Alike { rules, kept: kept.clone(), taken: Arc::default() });
         }
     }
@@ -90,11 +89,11 @@ fn rules_in(holds: &[EraRule]) -> Rules {
     Rules::those(holds.iter().map(|r| r.holds))
 }
 
-/// The rules of a machine: those of its era, and of its kernel for the block layer.
-fn rules_of(bench: &Bench) -> Option<RuleSet> {
+/// The era of a machine and its rules: those of the era, and of the kernel for the block layer.
+fn rules_of(bench: &Bench) -> Option<(&str, RuleSet)> {
     let era = bench.fs_options.get("era", bench.fs.options)?;
     let (major, minor) = bench.kernel;
-    set(bench.fs, era, Version(major, minor, 0))
+    Some((era, set(bench.fs, era, Version(major, minor, 0))?))
 }
 
 fn set(fs: &FsEntry, era: &str, kernel: Version) -> Option<RuleSet> {

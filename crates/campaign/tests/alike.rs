@@ -45,18 +45,21 @@ fn what_is_shared_is_what_each_version_comes_to_alone() {
 
 /// What differs in more than the version is not shared.
 #[test]
-fn another_option_shares_nothing() {
+fn another_option_or_elevator_shares_nothing() {
     let entry = registry::find_fs("ext4").expect("a file system");
     let campaign = |options: &str| {
         let bench = Bench::new(entry, options).expect("a machine");
         Campaign::new(bench, Source::Sequences(Of::Further, 1), (0, 16))
     };
-    let mut all = [campaign("era=6.12"), campaign("era=6.12,nobarrier"), campaign("era=6.12")];
+    let mut none = campaign("era=6.12");
+    none.bench.elevator = "none".to_owned();
+    let mut all =
+        [campaign("era=6.12"), campaign("era=6.12,nobarrier"), none, campaign("era=6.12")];
     Alike::share(&mut all.iter_mut().collect::<Vec<_>>());
     let found: Vec<Findings> = all.iter().map(explore).collect();
     let taken = all.each_ref().map(|c| c.alike.as_ref().expect("it shares").taken());
-    assert_eq!(taken, [0, 0, found[0].totals.programs]);
-    assert_eq!(found[0], found[2]);
+    assert_eq!(taken, [0, 0, 0, found[0].totals.programs]);
+    assert_eq!(found[0], found[3]);
     assert_ne!(found[0], found[1], "no flush is another tape");
 }
 

@@ -484,7 +484,7 @@ fn what_cannot_be_made_has_one_clear_reason() {
     assert_eq!(big(|o| o.cluster_size = Some(12288)), Some(ClusterSize(12288)));
     assert_eq!(big(|o| o.cluster_size = Some(4096)), Some(ClusterSize(4096)));
     let both = big(|o| o.features = o.features.set("fast_commit", true).expect("known"));
-    let why = UnsupportedFeatures("bigalloc and fast_commit together".to_owned());
+    let why = UnsupportedFeatures("bigalloc and fast_commit (or ijournal) together".to_owned());
     assert_eq!(both, Some(why));
     let clusters = today(64 * MIB).with(&[], |o| o.cluster_size = Some(16384)).options;
     assert_eq!(mkfs(&clusters).err(), Some(FeatureNeeds("a cluster size", "bigalloc")));

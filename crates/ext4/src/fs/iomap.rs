@@ -111,9 +111,7 @@ impl Ext4 {
         b: &Rc<Buffer>,
     ) -> FsResult<()> {
         let run = self.allocate_as(h, inode, b.block(), 1, true, Fill::Unwritten).await?;
-        if b.clear(BufFlag::Delay) {
-            self.unreserve(inode, 1);
-        }
+        self.undelay(inode, b);
         b.map_to(run.phys);
         b.set(BufFlag::New);
         b.set(BufFlag::Unwritten);

@@ -190,7 +190,9 @@ fn effective_features(o: &MkfsOptions, blocks: u64) -> Result<Features, MkfsErro
     }
     if f.has_ro_compat(ro_compat::BIGALLOC) && f.has_compat(compat::FAST_COMMIT) {
         // Kernels take both; replay of fast commits by clusters is left out here.
-        return Err(MkfsError::UnsupportedFeatures("bigalloc and fast_commit together".to_owned()));
+        return Err(MkfsError::UnsupportedFeatures(
+            "bigalloc and fast_commit (or ijournal) together".to_owned(),
+        ));
     }
     if blocks > u64::from(u32::MAX) {
         if !f.has_incompat(incompat::BIT64) {
