@@ -41,8 +41,8 @@ pub struct Alike {
 }
 
 impl Alike {
-    /// Lets campaigns that differ in the kernel version alone share their work. All of them have the
-    /// same programs. Those of logs, and those with a check command, are left as they are.
+    /// Lets campaigns that differ in the kernel version alone share their work. All of them have
+    /// the same programs. Those of logs, and those with a check command, are left as they are.
     pub fn share(campaigns: &mut [&mut Campaign]) {
         let mut groups: BTreeMap<String, Arc<Kept>> = BTreeMap::new();
         for c in campaigns {
