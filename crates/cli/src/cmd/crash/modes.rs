@@ -309,7 +309,7 @@ fn summary(
     )
     .expect(LINE);
     if all.taken > 0 {
-        let explored = all.totals.programs - all.taken;
+        let explored = all.totals.programs.saturating_sub(all.taken);
         writeln!(
             t,
             "{explored} of {} programs explored: the others ask for no rule that differs from a \
