@@ -13,6 +13,7 @@ pub mod ext4;
 pub mod f2fs;
 pub mod feed;
 pub mod files;
+pub mod flush_set;
 pub mod identify;
 pub mod image;
 pub mod log;
@@ -121,6 +122,7 @@ pub const TARGETS: &[Target] = &[
     plain("nbd", "an NBD client's bytes, in portions", serve::nbd),
     plain("vhost", "a front end's messages, its memory and queues", serve::vhost),
     plain("calendar", "a guest's messages about its time", serve::calendar),
+    plain("flush_set", "the payload of a FLUSH of a set", flush_set::payload),
     plain("control", "control lines of a guest, between writes", serve::control),
     plain("measurements", "reports and lists that calibrate reads", texts::measurements),
     plain("lists", "claims, verdicts, known failures, kept runs, campaigns", texts::lists),

@@ -50,20 +50,22 @@ impl FlushSet {
     /// Is any of these sectors in it?
     pub fn meets(&self, at: Sector, sectors: u64) -> bool {
         let next = self.0.partition_point(|(_, end)| *end <= at.0);
-        self.0.get(next).is_some_and(|(from, _)| *from < at.0 + sectors)
+        self.0.get(next).is_some_and(|(from, _)| *from < at.0.saturating_add(sectors))
     }
 
     /// Are all of these sectors in it?
     pub fn covers(&self, at: Sector, sectors: u64) -> bool {
         let next = self.0.partition_point(|(_, end)| *end <= at.0);
         let range = self.0.get(next);
-        range.is_some_and(|(from, end)| *from <= at.0 && at.0 + sectors <= *end)
+        range.is_some_and(|(from, end)| *from <= at.0 && at.0.saturating_add(sectors) <= *end)
     }
 
     /// The same, `sectors` further on.
     #[must_use]
     pub fn moved(&self, sectors: u64) -> FlushSet {
-        FlushSet(self.0.iter().map(|(from, end)| (from + sectors, end + sectors)).collect())
+        let on = |n: u64| n.saturating_add(sectors);
+        // At the end of all sectors ranges become empty, or meet.
+        FlushSet::of(self.0.iter().map(|(from, end)| (Sector(on(*from)), on(*end) - on(*from))))
     }
 
     /// The same, `sectors` further back: what a device that begins there is told.

@@ -63,7 +63,9 @@ impl Source {
 
     /// Do its programs write atomically? Of random ones only those can that are made for it.
     pub fn commits(&self) -> bool {
-        let commits = |call: &Call| matches!(call, Call::Atomic(_, AtomicWrite::Commit));
+        let commits = |call: &Call| {
+            matches!(call, Call::Atomic(_, AtomicWrite::Commit) | Call::Pwrite { atomic: true, .. })
+        };
         let is_atomic = |n: u64| self.program(n).calls().any(commits);
         match self {
             Source::Log(_) | Source::Sequences(..) | Source::Wild { .. } => false,

@@ -10,5 +10,6 @@ mod mutants;
 mod rest_of_calls;
 mod states;
 mod subvolumes;
+mod techniques;
 mod threads;
 mod two_devices;

@@ -12,7 +12,7 @@ use wp_vfs::FileType;
 use wp_workload::program::Program;
 
 /// Bugs, and which programs are enough for a look.
-const FEW: [(&str, Range<u64>); 100] = [
+const FEW: [(&str, Range<u64>); 101] = [
     ("A2", 0..3),
     ("A4", 0..20),
     ("A9", 0..24),
@@ -43,6 +43,7 @@ const FEW: [(&str, Range<u64>); 100] = [
     ("N28", 0..1),
     ("N29", 0..1),
     ("N30", 0..1),
+    ("N70", 0..1),
     ("N31", 0..1),
     ("A21.9", 0..3),
     ("A21.10", 0..8),

@@ -61,7 +61,8 @@ impl Judge<'_> {
             let from = life.sizes.iter().rposition(|s| s.version <= commit.version)?;
             let mut may = life.sizes[from..].iter().filter(|s| s.version <= self.begun);
             let is_old = !may.any(|s| s.from <= file.size && file.size <= s.to);
-            (commit.has_length && is_old).then(|| format!("the length of {}", file.size))
+            let counts = commit.has_length && !commit.is_untorn;
+            (counts && is_old).then(|| format!("the length of {}", file.size))
         };
         old.map(|block| format!("block {block}")).or_else(length)
     }

@@ -59,7 +59,7 @@ const OPTIONS: &[OptionSpec] = &[
         key: "fsync_mode",
         when: When::Mount,
         default: "posix",
-        help: "posix, strict or nobarrier; strict_fixed: strict, with a flush of data before the last node",
+        help: "posix, strict or nobarrier; strict_fixed, posix_fixed: with a flush of data before nodes",
     },
     OptionSpec {
         key: "rflush",
@@ -169,6 +169,12 @@ const OPTIONS: &[OptionSpec] = &[
         help: "an atomic write reserves no blocks in the file before its commit; Linux does (fixes N42)",
     },
     OptionSpec {
+        key: "sync_attributes",
+        when: When::Mount,
+        default: "",
+        help: "fsync writes attributes that changed in the tick of another change; Linux does not (fixes N70)",
+    },
+    OptionSpec {
         key: "old_fdatasync",
         when: When::Mount,
         default: "",
@@ -272,6 +278,20 @@ fn mount<'a>(env: &'a Env, o: &'a Options) -> Fut<'a, Rc<dyn FileSystem>> {
     })
 }
 
+fn fsync_mode(name: &str) -> FsResult<FsyncMode> {
+    Ok(match name {
+        "posix" => FsyncMode::Posix,
+        "strict" => FsyncMode::Strict,
+        "strict_fixed" => FsyncMode::StrictFixed,
+        "posix_fixed" => FsyncMode::PosixFixed,
+        "nobarrier" => FsyncMode::NoBarrier,
+        _ => {
+            let what = "fsync_mode: posix, strict, strict_fixed, posix_fixed or nobarrier";
+            return Err(FsError::Invalid(what));
+        }
+    })
+}
+
 fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
     let version = Version::parse(o.get("era", OPTIONS).unwrap_or_default())
         .ok_or(FsError::Invalid("era: a kernel version such as 6.1"))?;
@@ -291,16 +311,7 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
     }
     let base = MountOptions::new(Era::of(version), &env.disk, env.device);
     Ok(MountOptions {
-        fsync_mode: match text("fsync_mode") {
-            "posix" => FsyncMode::Posix,
-            "strict" => FsyncMode::Strict,
-            "strict_fixed" => FsyncMode::StrictFixed,
-            "nobarrier" => FsyncMode::NoBarrier,
-            _ => {
-                let what = "fsync_mode: posix, strict, strict_fixed or nobarrier";
-                return Err(FsError::Invalid(what));
-            }
-        },
+        fsync_mode: fsync_mode(text("fsync_mode"))?,
         range_flush: RangeFlush::from_name(text("rflush"))
             .ok_or(FsError::Invalid("rflush: log, data or file"))?,
         mode: match text("mode") {
@@ -335,6 +346,7 @@ fn mount_options(env: &Env, o: &Options) -> FsResult<MountOptions> {
         fsync_alone: is_set(o, "fsync_alone"),
         recover_aside: is_set(o, "recover_aside"),
         atomic_all_apart: is_set(o, "atomic_all_apart"),
+        sync_attributes: is_set(o, "sync_attributes"),
         old_fdatasync: is_set(o, "old_fdatasync"),
         old_zero_range: is_set(o, "old_zero_range"),
         epoch_secs: env.epoch_secs,

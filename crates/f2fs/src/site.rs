@@ -68,7 +68,7 @@ wp_base::sites! {
             "fsync writes a checkpoint if roll-forward could not recover the file";
         FSYNC_NODES, Write, "f2fs/fsync/nodes": "fsync sends the file's nodes";
         FSYNC_FIRST_FLUSH, Flush, "f2fs/fsync/fixed-flush":
-            "in mode strict_fixed the data is flushed before the nodes are sent";
+            "in a fixed mode the data is flushed before the nodes are sent";
         SYNC_SEND, Write, "f2fs/sync/data-start": "sync sends the data of all files";
         SYNC_AGAIN, Write, "f2fs/sync/data-write": "sync sends data that became dirty again";
         SYNC_WAIT, Wait, "f2fs/sync/data-wait": "sync waits for the data of all files";

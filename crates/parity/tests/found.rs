@@ -100,13 +100,15 @@ dd if=/dev/zero of=/dev/z0 bs=4096 seek=$((AT / 8 - 1)) count=1 conv=notrunc ofl
     exit 8
 "#;
 
-/// The error of `listxattr`, as a number; 0: none.
+/// The error of `listxattr`, as a number; 0: none. With the name of an attribute its length; -1:
+/// there is none.
 const LIST_C: &str = r#"
 #include <errno.h>
 #include <stdio.h>
 #include <sys/xattr.h>
 int main(int c, char **v) {
     char names[4096];
+    if (c == 3) return printf("%ld\n", (long)getxattr(v[1], v[2], 0, 0)) < 0;
     return c != 2 || printf("%d\n", listxattr(v[1], names, sizeof names) < 0 ? errno : 0) < 0;
 }
 "#;
@@ -336,7 +338,7 @@ fn in_linux(bug: &str, mount: &str, program: &str) -> Option<Seen> {
 }
 
 /// The directory that the guest has as `/share`, when it has run a script. `None`: as above.
-fn guest(bug: &str, run: &str, program: &str) -> Option<TempDir> {
+pub(crate) fn guest(bug: &str, run: &str, program: &str) -> Option<TempDir> {
     guest_with(bug, run, program, None)
 }
 

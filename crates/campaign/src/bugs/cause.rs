@@ -55,6 +55,7 @@ const MENDS: &[Mend] = &[
     mend("f2fs", "N2", "mode=lfs"),
     mend("f2fs", "N11", "direct=log"),
     mend("f2fs", "N29", "noinline_xattr"),
+    mend("f2fs", "N70", "sync_attributes"),
     // Whoever has this mode needs its other fixes, too.
     mend("f2fs", "A8", "fsync_mode=strict_fixed,wait_last_node,wait_earlier_nodes"),
     mend("nilfs2", "N14", "flush_segments"),

@@ -2,6 +2,7 @@
 //! where it was fixed.
 
 mod atomic;
+mod attributes;
 mod cause;
 mod fast_commit;
 mod table;
@@ -128,7 +129,7 @@ pub fn versions_of(bug: &Bug) -> Option<[(&'static str, &'static str); 2]> {
 /// All that this build can show.
 pub fn all() -> impl Iterator<Item = &'static Bug> {
     let own = table::BUGS.iter().chain(versions::BUGS);
-    own.chain(fast_commit::BUGS).chain(techniques::BUGS).chain(atomic::BUGS)
+    own.chain(fast_commit::BUGS).chain(techniques::BUGS).chain(atomic::BUGS).chain(attributes::BUGS)
 }
 
 /// The bug of a number.

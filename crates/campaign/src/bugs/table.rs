@@ -74,7 +74,7 @@ pub const ZONES: (&str, &[(&str, u64)]) = (
 const F2FS_IN_COMPANY: Side = Side { company_us: 150, ..F2FS };
 const F2FS_ZONED: Side = Side { device: ZONES.0, params: ZONES.1, elevator: "mq-deadline", ..F2FS };
 /// A bug of F2FS, by which what was synced is lost.
-const F2FS_BUG: Bug =
+pub(super) const F2FS_BUG: Bug =
     Bug { fixed: Side { fs: MENDED, ..F2FS }, rule: Rule::LostSync, profile: F2FS_KEEPS, ..BUG };
 
 /// A btrfs as small as mkfs makes one.
@@ -425,29 +425,6 @@ pub static BUGS: &[Bug] = &[
             ..F2FS
         },
         programs: Programs::Made(direct::durable, 128),
-        ..F2FS_BUG
-    },
-    Bug {
-        id: "N29",
-        what: "F2FS: attributes that the inode and a node share are damaged if an fsync loses the node alone",
-        affected: F2FS,
-        fixed: Side { fs: "f2fs,noinline_xattr", ..F2FS },
-        rule: Rule::Metadata,
-        programs: Programs::Text(
-            "open 0 a rw,creat\nsetxattr a user.b 1065 6\nfsync 0\nopen 1 b rw,creat\n\
-             setxattr b user.c 1100 7\npwrite 1 20480 0 1\nfsync 1\n",
-        ),
-        ..F2FS_BUG
-    },
-    Bug {
-        id: "N30",
-        what: "F2FS: fsync_mode=strict brings the length into the last node alone: it is lost where that holds attributes",
-        affected: Side { fs: concat!("f2fs,fsync_mode=strict,", mends!()), ..F2FS },
-        fixed: Side { fs: concat!("f2fs,", mends!()), ..F2FS },
-        programs: Programs::Text(
-            "open 0 . r\nopen 1 a rw,creat\nfsync 0\nsetxattr a user.b 1343 13\n\
-             pwrite 1 20480 0 1\nfsync 1\n",
-        ),
         ..F2FS_BUG
     },
     Bug {

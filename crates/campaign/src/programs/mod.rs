@@ -15,6 +15,7 @@ pub mod nameless;
 pub mod ordered;
 pub mod publish;
 pub mod save;
+pub mod untorn;
 pub mod zeroed;
 
 use wp_base::rng::Rng;
@@ -59,6 +60,7 @@ pub const NAMED: &[(&str, Make)] = &[
     ("emptied-data", emptied::tables_data_logged),
     ("beside", beside::synced),
     ("atomic", atomic::transactions),
+    ("untorn", untorn::pages),
 ];
 
 /// `O_RDWR`.

@@ -47,6 +47,9 @@ pub(crate) struct Commit {
     pub blocks: BTreeSet<u64>,
     /// Is a length part of it? That of an untorn write is only if it changes the length.
     pub has_length: bool,
+    /// Is it an untorn write? Its data are whole, and an older length beside them is no part of it:
+    /// the length is durable later, and so is a cut before the write.
+    pub is_untorn: bool,
 }
 
 impl Ledger {
@@ -105,7 +108,7 @@ impl Ledger {
         let blocks = (from / self.block..to.div_ceil(self.block)).collect();
         let sizes = &self.files[object as usize].sizes;
         let has_length = sizes.last().is_some_and(|size| size.version == version);
-        self.atomic.commits.push(Commit { version, object, blocks, has_length });
+        self.atomic.commits.push(Commit { version, object, blocks, has_length, is_untorn: true });
     }
 
     /// What operation `n` does to atomic writes: starts, commits and aborts them, or opens and
@@ -208,6 +211,7 @@ impl Ledger {
                 object: o,
                 blocks: changed,
                 has_length: true,
+                is_untorn: false,
             });
         }
     }

@@ -14,7 +14,7 @@ use super::dnode::{Find, Found};
 use super::ino_sets::InoSet;
 use super::inode::{Inode, block_mut, block_of, fi};
 use super::io::Kind;
-use super::mount::{F2fs, FsyncMode};
+use super::mount::F2fs;
 use crate::disk::dir::{Dentry, slots_of};
 use crate::disk::inode::{advise, inline};
 use crate::disk::{self, DentryArea, DentryEntry, Geometry, addr, count, hash, lo16};
@@ -464,7 +464,7 @@ impl F2fs {
         place: &Place,
         inode: Option<&Rc<Inode>>,
     ) -> FsResult<()> {
-        if matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed) {
+        if self.opts.fsync_mode.keeps_names() {
             self.add_ino(dir.ino, InoSet::TransDir);
         }
         let len = usize::from(place.entry.name_len.get());

@@ -96,7 +96,7 @@ impl F2fs {
         // its sync needs one flush and not two.
         // With order-preserving recovery neither is needed.
         let forced = sync.is_some()
-            && !self.is_strict()
+            && !matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed)
             && !(self.opts.oprw && self.g.is_zoned)
             && self.io.part().limits().fua;
         let forced = forced && self.opts.barrier;

@@ -75,11 +75,6 @@ impl CpReason {
 }
 
 impl F2fs {
-    /// Is `fsync_mode` a strict one?
-    pub(super) fn is_strict(&self) -> bool {
-        matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed)
-    }
-
     /// Must an fsync be a checkpoint (`need_do_checkpoint`)?
     pub(super) fn need_checkpoint(&self, inode: &Inode) -> Option<CpReason> {
         let pino = inode.f.borrow().pino;
@@ -99,7 +94,7 @@ impl F2fs {
             CpReason::FastbootMode
         } else if self.opts.active_logs == 2 {
             CpReason::SpecLogNum
-        } else if self.is_strict()
+        } else if self.opts.fsync_mode.keeps_names()
             && self.need_dentry_mark(inode.ino)
             && self.has_ino(pino, InoSet::TransDir)
         {
@@ -263,7 +258,7 @@ impl F2fs {
             return Ok(());
         }
         let sent = *wrote > 0 || inode.is(fi::APPEND_WRITE | fi::UPDATE_WRITE);
-        if self.opts.fsync_mode == FsyncMode::StrictFixed && sent && site::FSYNC_FIRST_FLUSH.on() {
+        if self.opts.fsync_mode.flushes_data_first() && sent && site::FSYNC_FIRST_FLUSH.on() {
             self.issue_flush(inode.ino).await?;
         }
         let mut seq = 0;

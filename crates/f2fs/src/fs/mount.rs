@@ -29,7 +29,7 @@ use crate::disk::{Checkpoint, Checksums, Geometry, SuperBlock, nid};
 use crate::era::Era;
 use crate::site;
 
-/// `fsync_mode=`, and two ways of ours.
+/// `fsync_mode=`, and two ways of ours: those that are fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FsyncMode {
     /// Nodes are waited for, then the cache is flushed.
@@ -41,6 +41,21 @@ pub enum FsyncMode {
     /// As strict, and a flush comes after the data before the last node is sent, on zoned devices
     /// too.
     StrictFixed,
+    /// As posix, with a flush of the data before the nodes are sent, and a checkpoint where strict
+    /// has one: each of its flushes may be narrowed (`rflush=`).
+    PosixFixed,
+}
+
+impl FsyncMode {
+    /// Has an fsync a checkpoint whenever recovery would not find the names?
+    pub(super) const fn keeps_names(self) -> bool {
+        matches!(self, FsyncMode::Strict | FsyncMode::StrictFixed | FsyncMode::PosixFixed)
+    }
+
+    /// Is the data durable before the nodes that lead to it are sent?
+    pub(super) const fn flushes_data_first(self) -> bool {
+        matches!(self, FsyncMode::StrictFixed | FsyncMode::PosixFixed)
+    }
 }
 
 /// `mode=`.
@@ -120,6 +135,10 @@ pub struct MountOptions {
     pub recover_aside: bool,
     /// An atomic write reserves no blocks in the file itself (ours).
     pub atomic_all_apart: bool,
+    /// An fsync writes the inode behind every change of its attributes. Linux does not if all that
+    /// it compares, lengths and times, is as on the device, as in the tick of the change before
+    /// (`f2fs_skip_inode_update`).
+    pub sync_attributes: bool,
     /// fdatasync takes an inode for clean of which no block was added, as until "f2fs: fix
     /// fdatasync" (281518c694a5): a length or a node with holes that only memory has is not sent.
     pub old_fdatasync: bool,
@@ -166,6 +185,7 @@ impl MountOptions {
             fsync_alone: false,
             recover_aside: false,
             atomic_all_apart: false,
+            sync_attributes: false,
             old_fdatasync: false,
             old_zero_range: false,
             min_fsync_blocks: 8,

@@ -23,7 +23,7 @@ use super::io::SECTORS;
 use super::mount::{F2fs, FsyncMode, MountOptions};
 use crate::site;
 
-/// `rflush=`: what an fsync in posix mode flushes.
+/// `rflush=`: what an fsync in posix mode, or posix_fixed, flushes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RangeFlush {
     /// All of the cache, as Linux.
@@ -135,7 +135,7 @@ impl MountOptions {
             return Ok(());
         }
         let why = match () {
-            () if self.fsync_mode != FsyncMode::Posix => {
+            () if !matches!(self.fsync_mode, FsyncMode::Posix | FsyncMode::PosixFixed) => {
                 "rflush needs fsync_mode=posix: the others flush with their last node, or not"
             }
             () if !self.barrier => "rflush with nobarrier: there is no flush to narrow",

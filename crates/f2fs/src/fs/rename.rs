@@ -11,7 +11,7 @@ use wp_vfs::{RenameHow, may_create, may_delete};
 use super::dir::Place;
 use super::ino_sets::InoSet;
 use super::inode::{Inode, fi};
-use super::mount::{F2fs, FsyncMode};
+use super::mount::F2fs;
 use super::namei::check_plain;
 use super::new_inode::NewInode;
 use crate::disk;
@@ -185,7 +185,7 @@ impl F2fs {
         if is_dir {
             self.add_links(old_dir, -1);
         }
-        if matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed) {
+        if self.opts.fsync_mode.keeps_names() {
             self.add_ino(new_dir.ino, InoSet::TransDir);
             if is_dir {
                 self.add_ino(inode.ino, InoSet::TransDir);
@@ -264,7 +264,7 @@ impl F2fs {
             }
             self.mark_inode_dirty(dir, self.opts.era.checkpoint_takes_dir_times());
         }
-        if matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed) {
+        if self.opts.fsync_mode.keeps_names() {
             self.add_ino(a_dir.ino, InoSet::TransDir);
             self.add_ino(b_dir.ino, InoSet::TransDir);
         }

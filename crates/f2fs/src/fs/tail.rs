@@ -42,7 +42,11 @@ impl F2fs {
         if first < end && !inode.map.range(first, end).is_empty() {
             self.drop_pages(inode, first, end).await;
         }
-        if writes && skip > 0 && self.is_strict() && self.opts.era.strict_writes_zeroes() {
+        if writes
+            && skip > 0
+            && self.opts.fsync_mode.keeps_names()
+            && self.opts.era.strict_writes_zeroes()
+        {
             self.write_zeroes(inode, size).await?;
         }
         Ok(())

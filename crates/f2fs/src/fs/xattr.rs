@@ -11,9 +11,9 @@ use wp_vfs::{FileType, XattrSet};
 use zerocopy::IntoBytes;
 
 use super::ino_sets::InoSet;
-use super::inode::{Inode, block_mut, block_of};
+use super::inode::{Inode, block_mut, block_of, fi};
 use super::io::Kind;
-use super::mount::{F2fs, FsyncMode};
+use super::mount::F2fs;
 use crate::disk::inode::inline;
 use crate::disk::xattr::{self, Attribute, XattrEntry, XattrHeader};
 use crate::disk::{self, Node, tree};
@@ -126,12 +126,16 @@ impl F2fs {
         }
         inode.f.borrow_mut().ctime = self.time();
         self.mark_inode_dirty(inode, true);
+        if self.opts.sync_attributes {
+            // An fsync in the tick of the change before would take the inode for unchanged.
+            inode.clear(fi::AUTO_RECOVER);
+        }
         Ok(())
     }
 
     /// What an fsync below a directory must know of its changed attributes.
     fn note_dir_xattr(&self, dir: &Inode) {
-        let strict = matches!(self.opts.fsync_mode, FsyncMode::Strict | FsyncMode::StrictFixed);
+        let strict = self.opts.fsync_mode.keeps_names();
         if strict || !self.opts.era.xattr_dir_checkpoint() {
             self.set_need_cp();
         } else {

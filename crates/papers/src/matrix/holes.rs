@@ -117,6 +117,7 @@ const KNOWN: &[Known] = &[
         is_in: |c| is_f2fs(c) && c.kernel() >= (5, 17),
     },
     Known { id: "N12", rules: LOST, mend: "fsync_alone", is_in: is_f2fs },
+    Known { id: "N70", rules: LOST, mend: "sync_attributes", is_in: is_f2fs },
     Known { id: "N2", rules: LOST, mend: "mode=lfs", is_in: |c| is_f2fs(c) && !c.drive.is_zoned() },
     Known { id: "N11", rules: SHOWN, mend: "direct=log", is_in: is_past_the_cache },
     Known {
@@ -128,7 +129,7 @@ const KNOWN: &[Known] = &[
     Known {
         id: "H2",
         rules: LOST,
-        mend: "rflush=",
+        mend: "rflush=log",
         is_in: |c| c.has("rflush-published") && is_volatile(c),
     },
     Known { id: "H1", rules: FAST, mend: "fast_fix=blocks", is_in: has_fast_commits },
@@ -200,10 +201,10 @@ fn of_version(c: &Combination) -> Vec<Hole> {
 /// Those that a combination has.
 pub fn of(c: &Combination) -> Vec<Hole> {
     let known = KNOWN.iter().filter(|h| (h.is_in)(c));
-    // Only the flush of `posix` can be narrowed.
+    // A FLUSH of a last node cannot be narrowed, and what it hides has to show.
     let narrowed = c.has("rflush") || c.has("rflush-published");
     let mend = |mend: &'static str| match narrowed && mend.starts_with("fsync_mode=") {
-        true => Cow::from(format!("rflush=,{mend}")),
+        true => Cow::from("fsync_mode=posix_fixed"),
         false => mend.into(),
     };
     let known = known.map(|h| Hole { id: h.id, rules: h.rules, mend: mend(h.mend) });
