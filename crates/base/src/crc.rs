@@ -17,20 +17,25 @@ pub fn crc32_le(seed: u32, bytes: &[u8]) -> u32 {
 }
 
 /// What a fixed number of bytes does to a CRC-32 that stood before them: with it the checksum of a
-/// whole comes from those of its parts ([`crc32_le`] from 0 on), without their bytes.
+/// whole comes from those of its parts ([`crc32_le`] or [`crc32c`] from 0 on), without their bytes.
 ///
 /// Checksums without inversion are linear: that of `a` and `b` from `seed` on is that of `b` from 0
 /// on, plus what as many zeroes make of that of `a` from `seed` on.
 pub struct Crc32After([[u32; 256]; 4]);
 
 impl Crc32After {
-    /// For parts of `bytes` bytes.
+    /// For parts of `bytes` bytes, with [`crc32_le`].
     pub fn new(bytes: usize) -> Crc32After {
+        Crc32After::of(bytes, crc32_le)
+    }
+
+    /// For parts of `bytes` bytes, with a checksum of this module that has 32 bits.
+    pub fn of(bytes: usize, sum: fn(u32, &[u8]) -> u32) -> Crc32After {
         let zeroes = vec![0; bytes];
         let mut table = [[0; 256]; 4];
         for (n, places) in table.iter_mut().enumerate() {
             for (byte, place) in (0u32..).zip(places.iter_mut()) {
-                *place = crc32_le(byte << (8 * n), &zeroes);
+                *place = sum(byte << (8 * n), &zeroes);
             }
         }
         Crc32After(table)

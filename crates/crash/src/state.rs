@@ -442,6 +442,22 @@ impl View for State<'_> {
         Zone::within(&zones, Sector(self.first * PAGE_SECTORS), self.bytes / SECTOR_BYTES)
     }
 
+    fn page_at(&self, at: u64) -> FsResult<Option<Page>> {
+        let is_whole =
+            at.is_multiple_of(PAGE) && at.checked_add(PAGE).is_some_and(|end| end <= self.bytes);
+        if !is_whole {
+            return Ok(None);
+        }
+        let page = at / PAGE;
+        self.note(page);
+        let device = self.first + page;
+        let slice = match self.pool.touched.get(device).is_some() {
+            true => self.slice(device),
+            false => whole(&self.frame.base, device),
+        };
+        Ok(Some(slice.to_page()))
+    }
+
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
         if at.checked_add(out.len() as u64).is_none_or(|end| end > self.bytes) {
             return Err(FsError::Io);

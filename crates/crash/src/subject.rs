@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use wp_base::{FsError, Sector};
-use wp_medium::{Overlay, PAGE_BYTES, Slice, Sound, View};
+use wp_medium::{Overlay, PAGE_BYTES, Page, Slice, Sound, View};
 use wp_vfs::{FileType, FsEntry, Options, Stat, SurveyedFile};
 
 use crate::state::Pages;
@@ -232,6 +232,9 @@ impl View for Below<'_> {
     }
     fn is_fixed(&self, at: u64, bytes: u64) -> bool {
         self.0.is_fixed(at, bytes)
+    }
+    fn page_at(&self, at: u64) -> wp_base::FsResult<Option<Page>> {
+        self.0.page_at(at)
     }
     fn zones(&self) -> Vec<wp_base::Zone> {
         self.0.zones()

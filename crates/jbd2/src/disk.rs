@@ -11,8 +11,10 @@
 //!             images.
 
 use std::mem::{offset_of, size_of};
+use std::sync::LazyLock;
 
-use wp_base::crc::crc32c;
+use wp_base::crc::{Crc32After, crc32c};
+use wp_medium::{PAGE_BYTES, Page};
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -299,6 +301,13 @@ impl Format {
         let Some(at) = block.len().checked_sub(size_of::<Tail>()) else { return false };
         !self.csum_v2or3() || word(block, at) == Some(self.block_checksum(block, at))
     }
+    /// [`Format::tail_is_right`] of a block that is a page, whose own checksum is known.
+    pub fn tail_of_page_is_right(&self, page: &Page) -> bool {
+        let (block, at) = (page.bytes(), PAGE_BYTES - size_of::<Tail>());
+        // Without inversions a checksum is linear: what the last four bytes add can be taken off.
+        let sum = || page.crc32c(self.seed) ^ crc32c(0, &block[at..]);
+        !self.csum_v2or3() || word(block, at) == Some(sum())
+    }
     /// Writes the tail of a descriptor or revoke block, if the format has one.
     pub fn set_tail(&self, block: &mut [u8]) {
         if self.csum_v2or3() {
@@ -311,6 +320,16 @@ impl Format {
     pub fn commit_is_right(&self, block: &[u8]) -> bool {
         let at = offset_of!(CommitBlock, checksum);
         !self.csum_v2or3() || word(block, at) == Some(self.block_checksum(block, at))
+    }
+    /// [`Format::commit_is_right`] of a block that is a page, whose own checksum is known.
+    pub fn commit_of_page_is_right(&self, page: &Page) -> bool {
+        /// What the bytes behind the field do to a checksum that stood before them.
+        static BEHIND: LazyLock<Crc32After> = LazyLock::new(|| {
+            Crc32After::of(PAGE_BYTES - offset_of!(CommitBlock, checksum) - 4, crc32c)
+        });
+        let (block, at) = (page.bytes(), offset_of!(CommitBlock, checksum));
+        let sum = || page.crc32c(self.seed) ^ BEHIND.join(crc32c(0, &block[at..at + 4]), 0);
+        !self.csum_v2or3() || word(block, at) == Some(sum())
     }
     /// Would the commit record's checksum be right if everything after its used part were zero?
     ///
@@ -413,10 +432,17 @@ impl Format {
     }
     /// Does the tag's checksum fit the logged block? Always, without v2 or v3.
     pub fn tag_is_right(&self, tag: &ParsedTag, tid: u32, data: &[u8]) -> bool {
+        self.tag_has(tag, || self.tag_checksum(tid, data))
+    }
+    /// [`Format::tag_is_right`] of a logged block that is a page, whose own checksum is known.
+    pub fn tag_of_page_is_right(&self, tag: &ParsedTag, tid: u32, page: &Page) -> bool {
+        self.tag_has(tag, || page.crc32c(crc32c(self.seed, &tid.to_be_bytes())))
+    }
+    fn tag_has(&self, tag: &ParsedTag, sum: impl FnOnce() -> u32) -> bool {
         if self.has(INCOMPAT_CSUM_V3) {
-            return tag.checksum == self.tag_checksum(tid, data);
+            return tag.checksum == sum();
         }
-        !self.has(INCOMPAT_CSUM_V2) || tag.checksum == self.tag_checksum(tid, data) & 0xFFFF
+        !self.has(INCOMPAT_CSUM_V2) || tag.checksum == sum() & 0xFFFF
     }
 }
 
@@ -551,6 +577,52 @@ mod tests {
                 assert!(f.tag_is_right(&read, 9, &data));
                 assert_eq!(f.tag_is_right(&read, 10, &data), csum == 0);
                 assert!(f.tag(&block, 1024 - 4).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_of_a_page_are_those_of_its_bytes() {
+        for incompat in [0, INCOMPAT_CSUM_V2, INCOMPAT_CSUM_V3] {
+            let f = Format { compat: 0, incompat, seed: 0x1234_5678 };
+            let data: Vec<u8> = (0..4096u32).map(|n| (n * n * 7 + 3) as u8).collect();
+            let (mut tail, mut commit) = (data.clone(), data.clone());
+            f.set_tail(&mut tail);
+            f.set_commit(&mut commit);
+            let tag = ParsedTag { checksum: f.tag_checksum(9, &data), ..ParsedTag::default() };
+            let tag = ParsedTag {
+                checksum: if incompat == INCOMPAT_CSUM_V2 {
+                    tag.checksum & 0xFFFF
+                } else {
+                    tag.checksum
+                },
+                ..tag
+            };
+            let all = |bytes: [&[u8]; 3]| {
+                let pages = bytes.map(Page::from_bytes);
+                let of_pages = [
+                    f.tail_of_page_is_right(&pages[0]),
+                    f.commit_of_page_is_right(&pages[1]),
+                    f.tag_of_page_is_right(&tag, 9, &pages[2]),
+                ];
+                let of_bytes = [
+                    f.tail_is_right(bytes[0]),
+                    f.commit_is_right(bytes[1]),
+                    f.tag_is_right(&tag, 9, bytes[2]),
+                ];
+                assert_eq!(of_pages, of_bytes);
+                of_pages
+            };
+            assert_eq!(all([&tail, &commit, &data]), [true; 3]);
+            // Each byte counts, also those behind and within the fields.
+            for at in [0, 15, 16, 19, 20, 2000, 4091, 4092, 4095] {
+                let flipped = |bytes: &[u8]| {
+                    let mut bytes = bytes.to_vec();
+                    bytes[at] ^= 0x40;
+                    bytes
+                };
+                let [a, b, c] = [&tail, &commit, &data].map(|bytes| flipped(bytes));
+                assert_eq!(all([&a, &b, &c]), [incompat == 0; 3], "byte {at}");
             }
         }
     }

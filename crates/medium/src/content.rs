@@ -2,7 +2,9 @@
 
 use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
+use wp_base::crc::{Crc32After, crc32c};
 use wp_base::live::{Kind, Tally};
 use wp_base::rng::mix64;
 
@@ -31,6 +33,8 @@ enum Held {
 
 struct PageBuf {
     id: OnceCell<u128>,
+    /// [`crc32c`] of the bytes, from 0 on.
+    crc32c: OnceCell<u32>,
     bytes: [u8; PAGE_BYTES],
     /// `None` of the page that all zeroed ones are at first, which is nobody's.
     tally: Option<(Tally, Weight)>,
@@ -44,9 +48,12 @@ struct PackedBuf {
 
 impl Default for PageBuf {
     fn default() -> PageBuf {
-        PageBuf { id: OnceCell::new(), bytes: ZERO_PAGE, tally: None }
+        PageBuf { id: OnceCell::new(), crc32c: OnceCell::new(), bytes: ZERO_PAGE, tally: None }
     }
 }
+
+/// What a page does to a CRC-32C that stood before it.
+static AFTER_PAGE: LazyLock<Crc32After> = LazyLock::new(|| Crc32After::of(PAGE_BYTES, crc32c));
 
 thread_local! {
     static ZEROED: Page = Page(Held::Whole(Rc::default()));
@@ -136,7 +143,7 @@ impl Page {
         }
         let Held::Whole(buf) = &mut self.0 else { unreachable!("it holds all of its bytes now") };
         let buf = Rc::get_mut(buf).expect("nobody else holds it, and there are no weak ones");
-        buf.id = OnceCell::new();
+        (buf.id, buf.crc32c) = (OnceCell::new(), OnceCell::new());
         &mut buf.bytes
     }
 
@@ -152,6 +159,14 @@ impl Page {
     pub fn id(&self) -> u128 {
         let whole = self.whole();
         *whole.id.get_or_init(|| hash_bytes(&whole.bytes))
+    }
+
+    /// [`crc32c`] of its bytes, continuing from `seed`. They are read at the first call only,
+    /// whatever the seeds are.
+    pub fn crc32c(&self, seed: u32) -> u32 {
+        let whole = self.whole();
+        let own = *whole.crc32c.get_or_init(|| crc32c(0, &whole.bytes));
+        AFTER_PAGE.join(seed, own)
     }
 
     /// Are they the same page in memory (cheaper than comparing contents)?

@@ -30,6 +30,13 @@ pub trait View {
     fn has_crc32(&self, at: u64, bytes: u64, sums: (u32, u32)) -> FsResult<bool> {
         reads_to(self, at, bytes, sums)
     }
+    /// The page at byte address `at`, a multiple of 4096, by reference: for a reader that copies it
+    /// or needs its checksum. It counts as a read of these bytes.
+    ///
+    /// `None`: this view has no pages, or not a whole one there. Errors: as for reads.
+    fn page_at(&self, _at: u64) -> FsResult<Option<Page>> {
+        Ok(None)
+    }
     /// The zones of a zoned device, in order, addressed as the view is: what a report says, with
     /// the write pointers that a recovery begins with. None of any other.
     fn zones(&self) -> Vec<Zone> {
@@ -273,6 +280,18 @@ impl<'a> Overlay<'a> {
         Ok(())
     }
 
+    /// Lays a page over byte address `at`, a multiple of 4096, by reference. Errors: `Io` if it is
+    /// not all inside.
+    pub fn lay(&self, at: u64, page: Page) -> FsResult<()> {
+        if !at.is_multiple_of(4096) || at.checked_add(4096).is_none_or(|end| end > self.len_bytes())
+        {
+            return Err(FsError::Io);
+        }
+        let stage = self.ended.borrow().len();
+        self.pages.borrow_mut().insert(at / 4096, Laid { page, stage });
+        Ok(())
+    }
+
     /// Lays a report of zones over the one below: what they are once some are reset or finished.
     pub fn set_zones(&self, zones: Vec<Zone>) {
         *self.zones.borrow_mut() = Some(zones);
@@ -366,6 +385,12 @@ impl View for Overlay<'_> {
             false => reads_to(self, at, bytes, sums),
         }
     }
+    fn page_at(&self, at: u64) -> FsResult<Option<Page>> {
+        match self.page(at / 4096) {
+            Some(page) => Ok(Some(page)),
+            None => self.below.page_at(at),
+        }
+    }
     fn read_at(&self, at: u64, out: &mut [u8]) -> FsResult<()> {
         if at.checked_add(out.len() as u64).is_none_or(|end| end > self.len_bytes()) {
             return Err(wp_base::FsError::Io);
@@ -390,6 +415,8 @@ impl View for Overlay<'_> {
 
 #[cfg(test)]
 mod tests {
+    use wp_base::crc::crc32c;
+
     use super::*;
 
     #[test]
@@ -409,6 +436,30 @@ mod tests {
         let part = crc32_le(1, &[7; 300]);
         assert!(window.has_crc32(904, 300, (1, part)).expect("inside"));
         assert!(window.has_crc32(0, 4097, (1, part)).is_err(), "beyond the window");
+    }
+
+    #[test]
+    fn a_page_by_reference_is_what_a_read_finds_and_its_checksum_follows_its_bytes() {
+        let below = MediumView { medium: Medium::new(), start: Sector(0), bytes: 3 * 4096 - 512 };
+        let over = Overlay::new(&below);
+        let bytes: Vec<u8> = (0..4096u32).map(|n| (n * n * 7 + 3) as u8).collect();
+        over.lay(4096, Page::from_bytes(&bytes)).expect("inside");
+        let mut page = over.page_at(4096).expect("inside").expect("it was laid there");
+        assert_eq!(page.bytes()[..], bytes);
+        for seed in [0, !0, 0x1234_5678] {
+            assert_eq!(page.crc32c(seed), crc32c(seed, &bytes));
+        }
+        page.make_mut()[7] ^= 1;
+        assert_eq!(page.crc32c(9), crc32c(9, page.bytes()), "of the bytes as they are now");
+        let mut read = [0; 4096];
+        over.read_at(4096, &mut read).expect("inside");
+        assert_eq!(read[..], bytes, "what was laid is not what somebody made of it");
+        over.write_at(4096, &[9]).expect("inside");
+        assert_eq!(over.page_at(4096).expect("inside").expect("laid").bytes()[..2], [9, bytes[1]]);
+        assert!(over.page_at(0).expect("inside").is_none(), "the view below has none");
+        for at in [8192, 512, u64::MAX - 4095] {
+            assert!(over.lay(at, Page::zeroed()).is_err(), "{at}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::mem::size_of;
 use wp_base::{FsError, FsResult};
 use zerocopy::FromBytes;
 
-use super::ring::{Ring, Step, Tags, Walk};
+use super::ring::{Block, Ring, Step, Tags, Walk};
 use super::{RecoveryReport, bad_checksum};
 use crate::disk::{self, RevokeHeader, SuperBlock};
 use crate::site;
@@ -33,7 +33,7 @@ pub(super) fn collect_revokes(
         match walk.step(tid)? {
             Step::End(_) => break,
             Step::Control(disk::DESCRIPTOR) => {
-                if !ring.format.tail_is_right(&walk.block) && site::SEEN_CONTROL.on() {
+                if !walk.block.tail_is_right(&ring.format) && site::SEEN_CONTROL.on() {
                     return Err(bad_checksum("descriptor", tid));
                 }
                 let tags = walk.tags();
@@ -91,17 +91,17 @@ pub(super) fn replay(
 ) -> FsResult<()> {
     let mut tid = sb.sequence.get();
     let mut walk = Walk::new(ring, sb);
-    let mut data = vec![0; ring.block_bytes()];
+    let mut data = Block::new(ring.block_bytes());
     // As much as possible is recovered; the first failure is the answer.
     let mut failure = None;
     while !disk::tid_at_least(tid, end) {
         match walk.step(tid)? {
             Step::End(_) => break,
             Step::Control(disk::DESCRIPTOR) => {
-                if !ring.format.tail_is_right(&walk.block) && site::SEEN_CONTROL.on() {
+                if !walk.block.tail_is_right(&ring.format) && site::SEEN_CONTROL.on() {
                     return Err(bad_checksum("descriptor", tid));
                 }
-                let descriptor = std::mem::take(&mut walk.block);
+                let descriptor = std::mem::replace(&mut walk.block, Block::new(0));
                 for tag in Tags::new(&ring.format, &descriptor) {
                     let at = walk.at;
                     walk.skip(1);
@@ -132,15 +132,15 @@ fn replay_block(
     at: u32,
     tid: u32,
     tag: &disk::ParsedTag,
-    data: &mut [u8],
+    data: &mut Block,
 ) -> FsResult<()> {
-    ring.read(at, data)?;
-    if !ring.format.tag_is_right(tag, tid, data) && site::SEEN_BLOCK.on() {
+    ring.read_block(at, data)?;
+    if !data.tag_is_right(&ring.format, tag, tid) && site::SEEN_BLOCK.on() {
         return Err(bad_checksum("logged block", tid));
     }
     if tag.flags & disk::TAG_ESCAPE != 0 && site::UNESCAPE.on() {
-        data[..4].copy_from_slice(&disk::MAGIC.to_be_bytes());
+        data.make_mut()[..4].copy_from_slice(&disk::MAGIC.to_be_bytes());
     }
     let home = tag.block.checked_mul(data.len() as u64).ok_or(FsError::Io)?;
-    ring.dev.write_at(home, data)
+    data.lay(ring.dev, home)
 }

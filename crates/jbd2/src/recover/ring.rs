@@ -1,9 +1,10 @@
 //! The log as a ring of blocks, and a walk over its control blocks.
 
 use std::mem::size_of;
+use std::ops::Deref;
 
 use wp_base::{BlockSize, FsError, FsResult};
-use wp_medium::{Overlay, View};
+use wp_medium::{Overlay, PAGE_BYTES, Page, View};
 use zerocopy::FromBytes;
 
 use super::{MayRead, ScanEnd};
@@ -61,6 +62,29 @@ impl<'a, 'b> Ring<'a, 'b> {
     }
 
     pub fn read(&self, log: u32, out: &mut [u8]) -> FsResult<()> {
+        self.dev.read_at(self.place(log)?, out)
+    }
+
+    /// Reads a block by reference where the device has its page.
+    pub fn read_block(&self, log: u32, out: &mut Block) -> FsResult<()> {
+        let at = self.place(log)?;
+        if self.block_bytes() == PAGE_BYTES
+            && let Some(page) = self.dev.page_at(at)?
+        {
+            *out = Block::Page(page);
+            return Ok(());
+        }
+        if let Block::Page(_) = out {
+            *out = Block::new(self.block_bytes());
+        }
+        match out {
+            Block::Own(bytes) => self.dev.read_at(at, bytes),
+            Block::Page(_) => unreachable!("it was replaced"),
+        }
+    }
+
+    /// The byte address of a block that may be read.
+    fn place(&self, log: u32) -> FsResult<u64> {
         if log >= self.total {
             return Err(FsError::corrupt(
                 "jbd2 log",
@@ -75,7 +99,7 @@ impl<'a, 'b> Ring<'a, 'b> {
             let expected = "a block that the replayed super block has room for";
             return Err(FsError::corrupt("jbd2 log", "block", 0, block, expected));
         }
-        self.dev.read_at(self.byte(log).ok_or(FsError::Io)?, out)
+        self.byte(log).ok_or(FsError::Io)
     }
 
     /// The position `by` blocks on: one turn around the ring at most, as `wrap()` does.
@@ -93,6 +117,71 @@ impl<'a, 'b> Ring<'a, 'b> {
     }
 }
 
+/// A block of the log that was read.
+pub(super) enum Block {
+    /// A page of the device: most recoveries of a set of crash states read the same ones, whose
+    /// checksums are known by then.
+    Page(Page),
+    Own(Vec<u8>),
+}
+
+impl Block {
+    /// Room for one of this length.
+    pub fn new(bytes: usize) -> Block {
+        Block::Own(vec![0; bytes])
+    }
+
+    /// See [`Format::tail_is_right`].
+    pub fn tail_is_right(&self, format: &Format) -> bool {
+        match self {
+            Block::Page(page) => format.tail_of_page_is_right(page),
+            Block::Own(bytes) => format.tail_is_right(bytes),
+        }
+    }
+
+    /// See [`Format::commit_is_right`].
+    pub fn commit_is_right(&self, format: &Format) -> bool {
+        match self {
+            Block::Page(page) => format.commit_of_page_is_right(page),
+            Block::Own(bytes) => format.commit_is_right(bytes),
+        }
+    }
+
+    /// See [`Format::tag_is_right`].
+    pub fn tag_is_right(&self, format: &Format, tag: &disk::ParsedTag, tid: u32) -> bool {
+        match self {
+            Block::Page(page) => format.tag_of_page_is_right(tag, tid, page),
+            Block::Own(bytes) => format.tag_is_right(tag, tid, bytes),
+        }
+    }
+
+    /// Its bytes for writing.
+    pub fn make_mut(&mut self) -> &mut [u8] {
+        match self {
+            Block::Page(page) => page.make_mut(),
+            Block::Own(bytes) => bytes,
+        }
+    }
+
+    /// Writes it to byte address `at`. Errors: `Io` beyond the end.
+    pub fn lay(&self, dev: &Overlay<'_>, at: u64) -> FsResult<()> {
+        match self {
+            Block::Page(page) if at.is_multiple_of(PAGE_BYTES as u64) => dev.lay(at, page.clone()),
+            _ => dev.write_at(at, self),
+        }
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Block::Page(page) => page.bytes(),
+            Block::Own(bytes) => bytes,
+        }
+    }
+}
+
 /// One pass over the log: yields control blocks while they belong to it.
 pub(super) struct Walk<'r, 'a, 'b> {
     ring: &'r Ring<'a, 'b>,
@@ -101,7 +190,7 @@ pub(super) struct Walk<'r, 'a, 'b> {
     /// Log blocks passed.
     walked: u64,
     /// The control block last read.
-    pub block: Vec<u8>,
+    pub block: Block,
 }
 
 /// What stands at the walk's position.
@@ -112,7 +201,7 @@ pub(super) enum Step {
 
 impl<'r, 'a, 'b> Walk<'r, 'a, 'b> {
     pub fn new(ring: &'r Ring<'a, 'b>, sb: &SuperBlock) -> Walk<'r, 'a, 'b> {
-        Walk { ring, at: sb.start.get(), walked: 0, block: vec![0; ring.block_bytes()] }
+        Walk { ring, at: sb.start.get(), walked: 0, block: Block::new(ring.block_bytes()) }
     }
 
     /// Reads the next block, which should be a control block of `tid`.
@@ -121,7 +210,7 @@ impl<'r, 'a, 'b> Walk<'r, 'a, 'b> {
         if self.walked > u64::from(self.ring.last) {
             return Ok(Step::End(ScanEnd::WholeLog));
         }
-        self.ring.read(self.at, &mut self.block)?;
+        self.ring.read_block(self.at, &mut self.block)?;
         self.skip(1);
         let Ok((h, _)) = Header::read_from_prefix(&self.block) else {
             return Ok(Step::End(ScanEnd::NoMagic));

@@ -3,7 +3,7 @@
 use wp_base::FsResult;
 use zerocopy::FromBytes;
 
-use super::ring::{Ring, Step, Walk};
+use super::ring::{Block, Ring, Step, Walk};
 use super::{RecoverPolicy, ScanEnd, bad_checksum};
 use crate::disk::{self, CommitBlock, SuperBlock};
 use crate::site;
@@ -111,8 +111,8 @@ pub(super) fn scan(
 
 impl Scan<'_> {
     /// A wrong tail makes the transaction doubtful, or in older kernels the recovery fail.
-    fn check_tail(&mut self, ring: &Ring<'_, '_>, block: &[u8]) -> FsResult<()> {
-        if ring.format.tail_is_right(block) || !site::SCAN_CONTROL.on() {
+    fn check_tail(&mut self, ring: &Ring<'_, '_>, block: &Block) -> FsResult<()> {
+        if block.tail_is_right(&ring.format) || !site::SCAN_CONTROL.on() {
             return Ok(());
         }
         if !self.policy.stale_by_time() {
@@ -141,7 +141,7 @@ impl Scan<'_> {
         true
     }
 
-    fn judge_commit(&mut self, ring: &Ring<'_, '_>, block: &[u8]) -> FsResult<Verdict> {
+    fn judge_commit(&mut self, ring: &Ring<'_, '_>, block: &Block) -> FsResult<Verdict> {
         let Ok((c, _)) = CommitBlock::read_from_prefix(block) else { return Ok(Verdict::Reject) };
         let time = c.commit_sec.get();
         if self.doubtful {
@@ -168,7 +168,7 @@ impl Scan<'_> {
             }
         }
         right = right
-            && (ring.format.commit_is_right(block)
+            && (block.commit_is_right(&ring.format)
                 || (ring.format.commit_head_is_right(block) && self.policy.partial_commit())
                 || !site::SCAN_RECORD.on());
         if right {
