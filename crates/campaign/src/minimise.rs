@@ -8,6 +8,8 @@
 //! Source:     Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", TSE 2002
 //!             (delta debugging).
 
+mod of_log;
+
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -20,6 +22,7 @@ use super::campaign::Campaign;
 use super::findings::Found;
 use super::play::{Played, play_on};
 use super::simpler::{self, Line};
+use super::source::Source;
 
 /// How much work a failure is worth.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +125,9 @@ pub fn minimise(
     bounds: Bounds,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Option<Minimal>, MachineError> {
+    if matches!(campaign.source, Source::Log(_)) {
+        return of_log::minimise(campaign, found, bounds, go_on);
+    }
     let program = campaign.source.program(found.program);
     let image = campaign.bench.image()?;
     let played = Rc::new(play_on(&campaign.bench, image.clone(), &program)?);
@@ -339,12 +345,26 @@ impl Search<'_> {
             // They say nothing of one thread, and do nothing.
             best.0.retain(|(_, s)| !matches!(s, Step::Join | Step::InOrder));
         }
-        let (lines, hit) = best;
-        let (hit, live) = self.fewest(&lines, hit);
+        let (lines, mut hit) = best;
+        let mut live = 0;
+        if let Some((played, history)) = self.play(&lines) {
+            let (rule, paths) = (self.rule, self.paths(&lines, &played));
+            let is_it = |v: &Violation| {
+                v.rule == rule && paths.as_ref().is_none_or(|p| p.contains(&v.path))
+            };
+            let mut case = Case::new(&played.tape, &history, &played.ledger);
+            hit = self.fewest(&mut case, (&history, 0), hit, &is_it);
+            live = history.frames[hit.frame].live.len();
+        }
+        Ok(self.minimal(program_of(&lines), (hit, live), found))
+    }
+
+    /// What is left: a program, and a state of `live` unpersisted units that fails.
+    fn minimal(&self, program: Program, (hit, live): (Hit, usize), found: &Found) -> Minimal {
         let lost = (0..live).filter(|i| !hit.kept.has(*i)).collect();
-        let calls = lines.iter().filter(|(_, s)| matches!(s, Step::Call(..))).count();
-        Ok(Minimal {
-            program: program_of(&lines),
+        let calls = program.0.iter().filter(|s| matches!(s, Step::Call(..))).count();
+        Minimal {
+            program,
             found: Found {
                 violation: hit.violation,
                 frame: hit.frame,
@@ -356,7 +376,7 @@ impl Search<'_> {
             cut: hit.cut,
             work: (self.plays, self.states),
             finished: !self.stopped,
-        })
+        }
     }
 
     /// What the program does after the cut.
@@ -437,25 +457,26 @@ impl Search<'_> {
 
     /// The failing state of the program with the fewest lost units, at the earliest crash point;
     /// and how many units are unpersisted there.
-    fn fewest(&mut self, lines: &[Line], hit: Hit) -> (Hit, usize) {
-        let Some((played, history)) = self.play(lines) else { return (hit, 0) };
-        let paths = self.paths(lines, &played);
+    fn fewest(
+        &mut self,
+        case: &mut Case<'_>,
+        (history, first): (&History, usize),
+        hit: Hit,
+        is_it: &dyn Fn(&Violation) -> bool,
+    ) -> Hit {
         let rule = self.rule;
-        let is_it =
-            |v: &Violation| v.rule == rule && paths.as_ref().is_none_or(|p| p.contains(&v.path));
-        let mut case = Case::new(&played.tape, &history, &played.ledger);
         let mut best = hit;
         let lost = |h: &Hit| history.frames[h.frame].live.len() - h.kept.count() as usize;
         let mut losses = 0;
         'more: while losses < lost(&best) {
             let bound = self.bounds.states / 32;
             let mut looked = 0u64;
-            for frame in 0..history.frames.len() {
+            for frame in first..history.frames.len() {
                 let here = &history.frames[frame];
                 let n = here.live.len();
                 // Without one of its new units a state is one of an earlier frame, with fewer
                 // lost; but what is promised later is broken only then.
-                let all = rule == Rule::LostSync || frame == 0;
+                let all = rule == Rule::LostSync || frame == first;
                 if !all && here.new == 0 || losses > n {
                     continue;
                 }
@@ -464,9 +485,9 @@ impl Search<'_> {
                 let mut states = Losses::new(n, losses)
                     .filter(|k| fresh(k) && history.permits(frame, k))
                     .take((bound - looked.min(bound)) as usize);
-                self.explorer.visit(&mut case, frame, &mut states, &mut |kept, look| {
+                self.explorer.visit(case, frame, &mut states, &mut |kept, look| {
                     looked += 1;
-                    hit = Hit::of(look, frame, kept, &is_it);
+                    hit = Hit::of(look, frame, kept, is_it);
                     hit.is_none()
                 });
                 if let Some(hit) = hit {
@@ -480,13 +501,12 @@ impl Search<'_> {
             }
             self.states += looked;
             if looked >= bound || !(self.go_on)() {
-                best = self.one_by_one(&mut case, &history, best, &is_it);
+                best = self.one_by_one(case, history, best, is_it);
                 break;
             }
             losses += 1;
         }
-        let live = history.frames[best.frame].live.len();
-        (best, live)
+        best
     }
 
     /// Keeps lost units one by one as long as it fails.

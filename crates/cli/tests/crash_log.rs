@@ -82,6 +82,39 @@ fn a_check_is_told_the_marks_of_a_log() {
     assert!(a.stdout.contains("O8-application"), "{}{}", a.stdout, a.stderr);
 }
 
+/// A drive that drops FLUSHes loses many writes at once; few of them are what breaks a rule.
+#[test]
+fn a_failing_state_of_a_log_is_reduced_to_the_fewest_lost_writes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    of_linux(dir.path(), "ext4");
+    let log = ["crash", "log", "ext4.log", "--fs", "ext4,era=6.1", "--from", "base"];
+    let more = ["--space", "lying-flush", "--max-states", "64", "--check", "false", "--json"];
+    let a = writepath(dir.path(), &[&log[..], &["--size", "64M"], &more].concat());
+    assert_eq!(a.code, 1, "{}{}", a.stdout, a.stderr);
+    let all = summary(&a);
+    let of = |key: &str, rule: &str| {
+        let mut each = all[key].as_array().expect("failures").iter();
+        each.find(|f| f["rule"] == rule).unwrap_or_else(|| panic!("{key}: {all}")).clone()
+    };
+    let lost = |f: &Value| f["lost"].as_array().map(Vec::len).unwrap_or_else(|| panic!("{f}"));
+    // It fails whatever is lost.
+    assert_eq!(lost(&of("minimised", "O8-application")), 0);
+    let (first, minimal) = (of("found", "O1-metadata"), of("minimised", "O1-metadata"));
+    assert!(lost(&first) > 1, "{first}");
+    assert_eq!(lost(&minimal), 1, "{minimal}");
+    assert_eq!(minimal["lost_writes"].as_array().map(Vec::len), Some(1), "{minimal}");
+    // The line shows the state, and without a loss there is nothing wrong.
+    let line = minimal["replay"].as_str().expect("a line");
+    let line = line.replacen("writepath", env!("CARGO_BIN_EXE_writepath"), 1);
+    let frame = minimal["frame"].to_string();
+    let place = minimal["lost"][0].to_string();
+    let whole = line.replacen(&format!("{frame}:{place}"), &frame, 1);
+    for (line, is_broken) in [(&line, true), (&whole, false)] {
+        let a = answer(Command::new("sh").args(["-c", line]).current_dir(dir.path()));
+        assert_eq!(a.stdout.contains("O1-metadata broken"), is_broken, "{line}\n{}", a.stdout);
+    }
+}
+
 #[test]
 fn the_log_of_a_reproducer_breaks_in_the_same_way() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -338,7 +338,7 @@ fn plan(
     setup.known = known(a.checks.known.as_deref(), &setup.words)?;
     (setup.check, setup.second) = (Check::new(&a.checks)?, a.second);
     let keep = Keep {
-        minimise: 0,
+        minimise: 1,
         reproducer: None,
         state_file,
         known: a.checks.known.clone(),

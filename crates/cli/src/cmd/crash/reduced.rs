@@ -33,7 +33,10 @@ const STEPS: usize = 30;
 
 /// The writes that a minimised failure loses. Errors: its program cannot be played.
 fn lost_writes(c: &Campaign, m: &Minimal) -> Result<Vec<String>, MachineError> {
-    let played = play(&c.bench, &m.program)?;
+    let played = match &c.source {
+        Source::Log(_) => c.play(c.image()?, m.found.program)?,
+        _ => play(&c.bench, &m.program)?,
+    };
     let history = Rc::new(c.space.history(&played));
     let cut = Cut {
         fs: (c.bench.fs, &c.bench.fs_options),
@@ -56,6 +59,8 @@ pub(super) struct Reduced {
     /// The writes that are lost, of the program of a host: it may be too long to be read.
     lost: Vec<String>,
     pub(super) seconds: f64,
+    /// The command that shows a state of a log.
+    state: Option<String>,
     reproducer: Option<PathBuf>,
 }
 
@@ -79,17 +84,24 @@ impl Reduced {
         let calls = program.0.iter().filter(|s| matches!(s, Step::Call(..))).count();
         let seconds = start.elapsed().as_secs_f64();
         let in_time = || go_on() && start.elapsed() < CAUSE;
-        let cause = minimal.as_ref().filter(|_| !matches!(c.source, Source::Lives(_)));
+        // Known bugs are of programs, which a log has none of.
+        let has_program = !matches!(c.source, Source::Lives(_) | Source::Log(_));
+        let cause = minimal.as_ref().filter(|_| has_program);
         let cause = cause.and_then(|m| cause_of(c, &m.program, found.violation.rule, &in_time));
-        let recorded = minimal.as_ref().filter(|m| m.program.is_recorded());
+        let is_log = matches!(c.source, Source::Log(_));
+        let recorded = minimal.as_ref().filter(|m| is_log || m.program.is_recorded());
         let lost = recorded.map(|m| lost_writes(c, m)).transpose();
         let lost = lost.map_err(|e| out.machine_error(&e))?.unwrap_or_default();
         let first = found.clone();
-        Ok(Reduced { first, calls, minimal, cause, lost, seconds, reproducer: None })
+        let state = None;
+        Ok(Reduced { first, calls, minimal, cause, lost, seconds, state, reproducer: None })
     }
 
     fn replay(&self, c: &Campaign) -> String {
         let Some(m) = &self.minimal else { return String::new() };
+        if let Some(line) = &self.state {
+            return line.clone();
+        }
         let state = (m.found.frame, &m.found.lost[..]);
         let program = match m.program.is_recorded() {
             // Too long for a line of a shell; --reproducer writes it.
@@ -110,17 +122,19 @@ impl Reduced {
         };
         let mut t = String::new();
         let unfinished = if m.finished { "" } else { ", unfinished" };
+        let (before, lost, states) = (self.first.lost.len(), m.lost(), m.work.1);
+        let (calls, work) = match &c.source {
+            Source::Log(_) => (String::new(), String::new()),
+            _ => (
+                format!("from {} to {} calls and ", self.calls, m.calls),
+                format!("{} programs, ", m.work.0),
+            ),
+        };
         writeln!(
             t,
-            "\n{rule}, minimised from {} to {} calls and from {} to {} lost writes in {:.1} s ({} programs, \
-             {} states{unfinished}):",
-            self.calls,
-            m.calls,
-            self.first.lost.len(),
-            m.lost(),
+            "\n{rule}, minimised {calls}from {before} to {lost} lost writes in {:.1} s ({work}{states} \
+             states{unfinished}):",
             self.seconds,
-            m.work.0,
-            m.work.1
         )
         .expect(LINE);
         let steps = &m.program.0;
@@ -159,8 +173,13 @@ impl Reduced {
         let mut doc = report::violation_document(&m.found.violation);
         doc["kind"] = json!("minimised");
         doc["of_program"] = json!(self.first.program);
-        doc["program"] = json!(m.program.to_string());
-        doc["calls"] = json!(m.calls);
+        match &c.source {
+            Source::Log(_) => doc["lost_writes"] = json!(self.lost),
+            _ => {
+                doc["program"] = json!(m.program.to_string());
+                doc["calls"] = json!(m.calls);
+            }
+        }
         doc["frame"] = json!(m.found.frame);
         doc["lost"] = json!(m.found.lost);
         doc["finished"] = json!(m.finished);
@@ -230,6 +249,9 @@ pub(super) fn all(
             ));
             let mut l = Reduced::of(c, found, go_on, out)?;
             drop(live);
+            if let (Source::Log(_), Some(m)) = (&c.source, &l.minimal) {
+                l.state = Some(report::replay(x, &m.found));
+            }
             if let Some(dir) = &keep.reproducer {
                 let dir = dir.join(format!("{}-{n}", rule.name()));
                 l.write((c, &x.setup.words.fs), &dir, out)?;
