@@ -26,6 +26,8 @@ use super::{Kernel, quoted};
 const RUN: &str = "/run";
 /// No configuration of the checkout takes the place of ours.
 const NO_CONFIG: &str = "/run/writepath-no-config";
+/// Users of xfstests (its README), with numbers that no system gives away.
+const USERS: [(&str, u32); 3] = [("fsgqa", 31_415), ("fsgqa2", 31_416), ("123456-fsgqa", 31_417)];
 /// What a test's header begins with.
 const HEADER: &str = "_begin_fstest";
 /// Programs of the host without which hardly a test runs, with their Debian packages.
@@ -222,7 +224,8 @@ impl Checkout {
                 "cd {RUN} && mkdir results up work && mount -t overlay -o \
                  lowerdir={folder},upperdir={RUN}/up,workdir={RUN}/work none {folder} \
                  2> /dev/null; \
-                 cd {folder} && {} exec ./check {test}",
+                 {}cd {folder} && {} exec ./check {test}",
+                users(),
                 settings.join(" ")
             ),
             folders,
@@ -231,6 +234,22 @@ impl Checkout {
             ..plan.clone()
         })
     }
+}
+
+/// Shell commands that give the guest, and not the host, the users that tests run programs as.
+fn users() -> String {
+    let (mut users, mut groups) = (String::new(), String::new());
+    for (name, id) in USERS {
+        users.push_str(&format!("{name}:*:{id}:{id}::{RUN}:/bin/bash\\n"));
+        groups.push_str(&format!("{name}:*:{id}:\\n"));
+    }
+    let add = |file: &str, lines: &str| {
+        format!(
+            "grep -v '^[0-9-]*fsgqa' /etc/{file} > {RUN}/{file}; printf '{lines}' >> {RUN}/{file}; \
+             mount --bind {RUN}/{file} /etc/{file}; "
+        )
+    };
+    add("passwd", &users) + &add("group", &groups)
 }
 
 /// Groups in the header of a test.
@@ -295,6 +314,28 @@ mod tests {
         for odd in ["", "mount: no\n", "Passed all 1 tests\n", "Passed all 0 tests\n"] {
             assert!(matches!(verdict_of(odd, "generic/001"), Verdict::Failed(_)), "{odd}");
         }
+    }
+
+    #[test]
+    fn users_of_tests_are_lines_of_files_that_only_the_guest_sees() {
+        let script = users().replace("/etc/", "etc/").replace(RUN, "run");
+        let script = script.replace("mount --bind", "cp");
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["etc", "run"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let old = "root:x:0:0::/:/bin/sh\nfsgqa:x:1000:1000::/home:/bin/sh\n";
+        for name in ["passwd", "group"] {
+            std::fs::write(dir.path().join("etc").join(name), old).unwrap();
+        }
+        let mut sh = std::process::Command::new("sh");
+        assert!(sh.args(["-c", &script]).current_dir(dir.path()).status().unwrap().success());
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        let passwd = read("etc/passwd");
+        let names: Vec<&str> = passwd.lines().filter_map(|l| l.split(':').next()).collect();
+        assert_eq!(names, ["root", "fsgqa", "fsgqa2", "123456-fsgqa"]);
+        assert!(passwd.lines().all(|l| l.split(':').count() == 7), "{passwd}");
+        assert!(read("etc/group").contains("\n123456-fsgqa:*:31417:\n"));
     }
 
     #[test]
