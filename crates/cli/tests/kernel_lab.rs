@@ -136,6 +136,30 @@ fn two_mounts_are_compared_request_by_request() {
     assert!(out.contains("requests: ") && out.contains("request "), "{out}");
 }
 
+/// The same bytes are recovered to the same files by both mounts, and a check that sees the mount
+/// tells them apart in every state.
+#[test]
+fn two_mounts_recover_the_same_states_and_verdicts_of_a_check_are_compared() {
+    if !is_there("states of a real ext4 that two mounts recover") {
+        return;
+    }
+    let dir = folder();
+    let explore = ["--compare-mount", "data=journal", "--explore", "--sample", "12", "--json"];
+    let apart = "! grep -q data=journal /proc/mounts";
+    for (check, differing) in [("./check.sh", false), (apart, true)] {
+        let (code, out, err) =
+            writepath(dir.path(), &args("ext4", &[&explore[..], &["--check", check]].concat()));
+        assert_eq!(code, 1, "the requests differ\n{out}{err}");
+        let all: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+        let states = &all["states"];
+        let count = |key: &str| states[key].as_u64().expect("a number");
+        assert_eq!(count("mounted"), 12 + count("prefixes"), "{states}");
+        assert!(count("prefixes") > 0, "{states}");
+        let equal = if differing { 0 } else { count("mounted") };
+        assert_eq!(count("equal"), equal, "{states}");
+    }
+}
+
 #[test]
 fn a_kernel_that_keeps_its_promises_keeps_them_at_each_prefix_of_its_log() {
     if !is_there("crash states of a real ext4 that it recovers itself") {

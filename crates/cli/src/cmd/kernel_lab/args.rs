@@ -83,14 +83,16 @@ pub struct Args {
     /// Run --run on a second kernel as well; compare the requests
     ///
     /// Exit status 1 if the drive was not sent the same requests, in the order of submission, with
-    /// the same contents. --mkfs, --mount and the root directory are the same.
+    /// the same contents. --mkfs, --mount and the root directory are the same. With --explore both
+    /// kernels also mount --sample states of the first one's log and every prefix of it, and the
+    /// files and the verdicts of --check must be the same.
     #[arg(long, value_name = "KERNEL2", requires = "run")]
-    #[arg(conflicts_with_all = ["explore", "save_log"])]
+    #[arg(conflicts_with_all = ["recover_as", "save_log"])]
     #[arg(help_heading = "Program")]
     pub(super) compare: Option<PathBuf>,
     /// With --run: run it with these mount options as well; compare
     #[arg(long, value_name = "OPTIONS", requires = "run")]
-    #[arg(conflicts_with_all = ["explore", "save_log"])]
+    #[arg(conflicts_with_all = ["recover_as", "save_log"])]
     #[arg(help_heading = "Program", hide_short_help = true)]
     pub(super) compare_mount: Option<String>,
     /// With --run: explore every crash state of what the drive was sent

@@ -1,37 +1,40 @@
-//! `kernel-lab --compare`: the same program on two kernels, request by request.
+//! `kernel-lab --compare`: the same program on two kernels, request by request, and with
+//! `--explore` state by state.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
 use wp_base::plain::Shown as _;
 use wp_parity::kernel_lab::{Compared, Kernel, Ran};
 
-use super::Session;
 use super::plan::{Other, Program};
 use super::program::ran;
+use super::{Session, both};
+use crate::cmd::crash::log::ExploreArgs;
 use crate::output::{Exit, Out, path as path_value};
 
 /// Runs the program twice, and says in what the runs differ.
 pub(super) fn run(
     session: &Session,
-    asked: &Program,
+    (asked, states): (&Program, &ExploreArgs),
     other: &Other,
     out: &Out,
 ) -> Result<ExitCode, ExitCode> {
     let binary = other.kernel.as_deref().unwrap_or(&session.kernel.binary);
-    let kernel = Kernel::find(Some(binary), Some(&session.kernel.root));
-    let kernel = kernel.map_err(|e| {
-        out.fail(Exit::Unsupported, "guest", &e, "--compare names a User-Mode Linux kernel")
-    })?;
-    let second = Session {
-        kernel: Kernel { memory_mib: session.kernel.memory_mib, ..kernel },
-        out,
-        stop: session.stop.clone(),
-    };
+    let second = with_kernel(session, binary, out)?;
     let here = ran(session, asked, out)?;
     let mut plan = asked.plan.clone();
     plan.mount = other.mount.clone().unwrap_or(plan.mount);
-    let there = ran(&second, &Program { plan, trace: None, ..asked.clone() }, out)?;
+    let twin = Program { plan, trace: None, ..asked.clone() };
+    let there = ran(&second, &twin, out)?;
+    let both = match &asked.explore {
+        Some(explore) => {
+            let sides = [(session, asked), (&second, &twin)];
+            Some(both::compared(sides, (explore, states), &here, out)?)
+        }
+        None => None,
+    };
     let compared = Compared::of([&here, &there]);
     let mounts = [&asked.plan.mount, other.mount.as_ref().unwrap_or(&asked.plan.mount)];
     let side = |n: usize, ran: &Ran| {
@@ -52,10 +55,14 @@ pub(super) fn run(
     };
     let mut text =
         format!("{} on {}\n{}{}", asked.line, asked.device, side(0, &here), side(1, &there));
-    let is_same = compared.is_same() && here.code == there.code && here.acks == there.acks;
+    let mut is_same = compared.is_same() && here.code == there.code && here.acks == there.acks;
     text.push_str(&difference(&compared));
     if here.acks != there.acks {
         text.push_str("the acknowledgements differ\n");
+    }
+    if let Some(both) = &both {
+        text.push_str(&both.text);
+        is_same &= both.is_same;
     }
     let ended = [&here, &there].map(|ran| {
         json!({
@@ -68,10 +75,25 @@ pub(super) fn run(
         "device": asked.device, "command": asked.line,
         "kernels": [path_value(&session.kernel.binary), path_value(binary)],
         "runs": ended, "same": is_same, "compared": compared,
+        "states": both.map(|both| both.document),
         "requests": compared.requests.iter().sum::<usize>(),
     });
     out.note(&format!("kernels: {}, {}", session.kernel.binary.shown(), binary.shown()));
     Ok(out.answer(if is_same { Exit::Ok } else { Exit::No }, &document, &text))
+}
+
+/// The same guest with another kernel. Errors: it is none, and that was told.
+fn with_kernel<'a>(
+    session: &Session<'_>,
+    binary: &Path,
+    out: &'a Out,
+) -> Result<Session<'a>, ExitCode> {
+    let kernel = Kernel::find(Some(binary), Some(&session.kernel.root));
+    let kernel = kernel.map_err(|e| {
+        out.fail(Exit::Unsupported, "guest", &e, "--compare names a User-Mode Linux kernel")
+    })?;
+    let kernel = Kernel { memory_mib: session.kernel.memory_mib, ..kernel };
+    Ok(Session { kernel, out, stop: session.stop.clone() })
 }
 
 /// In what the requests differ, in lines.

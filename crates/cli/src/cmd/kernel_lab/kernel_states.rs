@@ -2,6 +2,7 @@
 //! part: the guest's kernel recovers states, and the check runs in the guest.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -46,10 +47,7 @@ pub(super) fn run(
     let mut chosen = sample.map_err(|e| out.machine_error(&e))?;
     let explored = chosen.states.len();
     chosen.states.extend(log_prefixes(&run, &go_on).map_err(|e| out.machine_error(&e))?);
-    let check = states.check().map(|(line, stays)| {
-        let line = host_command(line, &program.folder);
-        if stays { asked_once(&line) } else { line }
-    });
+    let check = guest_check(states, &program.folder);
     let has_check = check.is_some();
     let all = mounted(session, program, check, &chosen.states, out)?;
     let (all, prefixes) = all.split_at(explored.min(all.len()));
@@ -126,6 +124,14 @@ impl Broken<'_> {
             |(s, why)| json!({ "rule": self.rule, "frame": s.frame, "lost": s.lost, "seen": why }),
         )
     }
+}
+
+/// The user's check as a shell command of one run in the guest, of which `folder` is where the user
+/// wrote it. `None`: there is none.
+pub(super) fn guest_check(states: &ExploreArgs, folder: &Path) -> Option<String> {
+    let (line, stays) = states.check()?;
+    let line = host_command(line, folder);
+    Some(if stays { asked_once(&line) } else { line })
 }
 
 /// A checker that stays up, asked about one tree: exit status 0 if it answers `ok`.

@@ -5,6 +5,7 @@
 //!          [`program`].
 
 mod args;
+mod both;
 mod compare;
 mod explore;
 mod fstests;

@@ -27,7 +27,7 @@ pub(super) fn run(
     out: &Out,
 ) -> Result<ExitCode, ExitCode> {
     if let Some(other) = &asked.other {
-        return compare::run(session, asked, other, out);
+        return compare::run(session, (asked, states), other, out);
     }
     let log = outputs::asked(asked.save_log.as_deref(), Shape::Image, out)?;
     let ran = ran(session, asked, out)?;
