@@ -39,6 +39,9 @@ impl DentryEntry {
 /// Bytes of a name in a slot. `F2FS_SLOT_LEN`.
 pub const SLOT_BYTES: usize = 8;
 
+/// Words of 64 bits for the slots of the largest area.
+const SLOT_WORDS: usize = 4;
+
 /// Slots that a name of `len` bytes takes. `GET_DENTRY_SLOTS`.
 pub fn slots_of(len: usize) -> u32 {
     count(len.div_ceil(SLOT_BYTES))
@@ -135,8 +138,12 @@ impl DentryArea {
     pub fn find(&self, bytes: &[u8], hash: u32, name: &[u8]) -> Option<(u32, DentryEntry)> {
         // Most areas that are looked at have no entry with this hash.
         let entries = bytes.get(self.entries_at..self.entry_range(self.slots).start)?;
-        let hash_bytes = hash.to_le_bytes();
-        if !entries.chunks_exact(DentryEntry::BYTES).any(|entry| entry.starts_with(&hash_bytes)) {
+        let (entries, _) = entries.as_chunks::<{ DentryEntry::BYTES }>();
+        // Without a way out in between: a slot is one load and one comparison.
+        let is_there = |any, [a, b, c, d, ..]: &[u8; DentryEntry::BYTES]| {
+            any | (u32::from_le_bytes([*a, *b, *c, *d]) == hash)
+        };
+        if !entries.iter().fold(false, is_there) {
             return None;
         }
         let mut slot = 0;
@@ -159,35 +166,41 @@ impl DentryArea {
         None
     }
 
-    /// Longest run of free slots, for what a look-up remembers (`f2fs_find_target_dentry`).
-    pub fn longest_room(&self, bytes: &[u8]) -> u32 {
-        let (mut most, mut run, mut slot) = (0, 0, 0);
-        while slot < self.slots {
-            // Eight slots at once where they are all taken or all free.
-            let eight = bytes.get(index(slot / 8)).copied().filter(|_| slot + 8 <= self.slots);
-            let (is_used, slots) = match (slot % 8, eight) {
-                (0, Some(0xFF)) => (true, 8),
-                (0, Some(0)) => (false, 8),
-                _ => (self.is_used(bytes, slot), 1),
-            };
-            run = if is_used { 0 } else { run + slots };
-            most = most.max(run);
-            slot += slots;
-        }
-        most
+    /// Has it a run of `slots` free slots, or a longer one? What a look-up remembers
+    /// (`f2fs_find_target_dentry`).
+    pub fn has_room(&self, bytes: &[u8], slots: u32) -> bool {
+        self.find_room(bytes, slots).is_some()
     }
 
     /// First run of `slots` free slots. `f2fs_room_for_filename`.
     pub fn find_room(&self, bytes: &[u8], slots: u32) -> Option<u32> {
-        let mut start = 0;
-        for slot in 0..self.slots {
-            if self.is_used(bytes, slot) {
-                start = slot + 1;
-            } else if slot + 1 - start >= slots {
-                return Some(start);
+        let mut starts = self.free_slots(bytes);
+        // A run that is longer by one starts where both slots start one of the length before.
+        for _ in 1..slots {
+            let next = starts;
+            for (n, word) in starts.iter_mut().enumerate() {
+                let carried = next.get(n + 1).map_or(0, |after| after << 63);
+                *word &= (*word >> 1) | carried;
             }
         }
-        None
+        (0..).step_by(64).zip(starts).find(|(_, word)| *word != 0).map(|(at, word)| {
+            let start: u32 = at;
+            start + word.trailing_zeros()
+        })
+    }
+
+    /// A bit for each free slot, the lowest first.
+    fn free_slots(&self, bytes: &[u8]) -> [u64; SLOT_WORDS] {
+        let mut words = [0; SLOT_WORDS];
+        for (first, word) in (0..self.slots).step_by(64).zip(&mut words) {
+            let from = index(first / 8);
+            let mut used = [0; 8];
+            let there = bytes.get(from..).unwrap_or(&[]);
+            used.iter_mut().zip(there).for_each(|(to, byte)| *to = *byte);
+            let of_area = (self.slots - first).min(64);
+            *word = !u64::from_le_bytes(used) & (!0 >> (64 - of_area));
+        }
+        words
     }
 
     /// Writes a name into free slots. Panics if it reaches beyond the area. `f2fs_update_dentry`.
@@ -232,6 +245,7 @@ impl DentryArea {
     }
 }
 const _: () = assert!(DentryArea::BLOCK.names_at + 214 * SLOT_BYTES == BLOCK_BYTES);
+const _: () = assert!(SLOT_WORDS == 4 && DentryArea::BLOCK.slots <= 4 * 64);
 
 #[cfg(test)]
 mod tests {
@@ -279,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_room_is_that_of_a_look_at_each_slot() {
+    fn room_is_found_where_a_look_at_each_slot_finds_it() {
         for area in [DentryArea::BLOCK, DentryArea::inline(3488), DentryArea::inline(40)] {
             for seed in 0..200u32 {
                 // Bytes that are full or empty more often than mixed.
@@ -289,12 +303,15 @@ mod tests {
                     _ => (n * 31 + seed * 17).to_le_bytes()[0],
                 };
                 let bytes: Vec<u8> = (0..4096).map(byte).collect();
-                let (mut most, mut run) = (0, 0);
-                for slot in 0..area.slots {
-                    run = if area.is_used(&bytes, slot) { 0 } else { run + 1 };
-                    most = most.max(run);
+                for slots in 1..=slots_of(super::super::Inode::NAME_MAX) {
+                    let is_free =
+                        |start: u32| (start..start + slots).all(|n| !area.is_used(&bytes, n));
+                    let starts = 0..(area.slots + 1).saturating_sub(slots);
+                    let slow = starts.into_iter().find(|start| is_free(*start));
+                    let found = area.find_room(&bytes, slots);
+                    assert_eq!(found, slow, "{} {seed} {slots}", area.slots);
+                    assert_eq!(area.has_room(&bytes, slots), slow.is_some());
                 }
-                assert_eq!(area.longest_room(&bytes), most, "{} {seed}", area.slots);
             }
         }
     }

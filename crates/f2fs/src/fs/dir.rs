@@ -166,7 +166,7 @@ impl F2fs {
                 if let Some((slot, entry)) = found {
                     return Ok(Some(Place { buf, is_inline: false, slot, entry }));
                 }
-                room |= buf.with(|b| DentryArea::BLOCK.longest_room(b)) >= slots_of(name.len());
+                room |= buf.with(|b| DentryArea::BLOCK.has_room(b, slots_of(name.len())));
                 index += 1;
             }
             if room && dir.room.get().0 != wanted {
