@@ -93,18 +93,67 @@ pub(crate) fn differences(
     Some(runs)
 }
 
+/// Runs of parts of a page, one part after the other, in memory of their own until it is known how
+/// many there are.
+struct Runs {
+    bytes: [u8; MOST],
+    /// Bytes in use. `None`: they were too few.
+    used: Option<usize>,
+}
+
+impl Runs {
+    fn new() -> Runs {
+        Runs { bytes: [0; MOST], used: Some(0) }
+    }
+
+    /// Adds what differs in a part, which begins at byte `from`.
+    fn add(
+        &mut self,
+        from: usize,
+        old: &[u8; Versions::PART_BYTES],
+        new: &[u8; Versions::PART_BYTES],
+    ) {
+        let (old, _) = old.as_chunks::<WORD>();
+        let (new, _) = new.as_chunks::<WORD>();
+        let mut at = 0;
+        while let Some(words) = new.get(at..).filter(|rest| !rest.is_empty()) {
+            let same = |(old, new): &(&[u8; WORD], &[u8; WORD])| old == new;
+            let pairs = || old[at..].iter().zip(words);
+            let differ = pairs().take_while(|pair| !same(pair)).count();
+            if differ > 0 {
+                self.push(from / WORD + at, words[..differ].as_flattened());
+                at += differ;
+            } else {
+                at += pairs().take_while(same).count();
+            }
+        }
+    }
+
+    fn push(&mut self, word: usize, bytes: &[u8]) {
+        let Some(used) = self.used else { return };
+        let head = [word as u8, (word >> 8) as u8, (bytes.len() / WORD - 1) as u8];
+        let end = used + head.len() + bytes.len();
+        self.used = self.bytes.get_mut(used..end).map(|place| {
+            let (of_head, rest) = place.split_at_mut(head.len());
+            of_head.copy_from_slice(&head);
+            rest.copy_from_slice(bytes);
+            end
+        });
+    }
+
+    fn found(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.used?)
+    }
+}
+
 /// Where words differ.
 fn changed_words(old: &[u8; PAGE_BYTES], new: &[u8; PAGE_BYTES]) -> impl Iterator<Item = usize> {
     /// Bytes that are compared together; most of them are equal.
-    const STEP: usize = 16 * WORD;
+    const STEP: usize = 32 * WORD;
     let (old_steps, _) = old.as_chunks::<STEP>();
     let (new_steps, _) = new.as_chunks::<STEP>();
     let steps = (0..).step_by(STEP).zip(old_steps.iter().zip(new_steps));
-    // Without a way out in between, so that many bytes are compared at once.
-    let differ = |(old, new): (&[u8; STEP], &[u8; STEP])| {
-        old.iter().zip(new).fold(0, |all, (a, b)| all | (a ^ b)) != 0
-    };
-    steps.filter(move |(_, step)| differ(*step)).flat_map(|(from, (old, new))| {
+    steps.filter(|(_, (old, new))| old != new).flat_map(|(from, (old, new))| {
         let (old, _) = old.as_chunks::<WORD>();
         let (new, _) = new.as_chunks::<WORD>();
         let words = (from..).step_by(WORD).zip(old.iter().zip(new));
@@ -119,12 +168,14 @@ pub struct Versions {
     /// The bytes of the last one.
     bytes: Box<[u8; PAGE_BYTES]>,
     last: Page,
+    /// See [`Self::changed`].
+    changed: u16,
 }
 
 impl Default for Versions {
     /// Before the first one: zeroes.
     fn default() -> Versions {
-        Versions { bytes: Box::new([0; PAGE_BYTES]), last: Page::zeroed() }
+        Versions { bytes: Box::new([0; PAGE_BYTES]), last: Page::zeroed(), changed: 0 }
     }
 }
 
@@ -135,34 +186,64 @@ impl std::fmt::Debug for Versions {
 }
 
 impl Versions {
+    /// Bytes of a part of a page, of which [`Self::changed`] tells.
+    pub const PART_BYTES: usize = 256;
+
+    /// The parts that differ between the last version and the one before it, a bit for each, the
+    /// lowest first; before the first version stand zeroes. Whoever has something of each part,
+    /// such as a checksum, needs to look at no other.
+    pub fn changed(&self) -> u16 {
+        self.changed
+    }
+
     /// A page that begins with `bytes`, and is zero behind them. Panics if they are more than a
     /// page.
     pub fn next(&mut self, bytes: &[u8]) -> Page {
-        let padded;
-        let new: &[u8; PAGE_BYTES] = if let Ok(whole) = bytes.try_into() {
-            whole
-        } else {
-            padded = {
-                let mut page = [0; PAGE_BYTES];
-                page[..bytes.len()].copy_from_slice(bytes);
-                page
-            };
-            &padded
-        };
-        let depth = self.last.depth() + 1;
-        match differences(&self.bytes, new, MOST) {
-            Some(runs) if runs.is_empty() => {}
-            Some(runs) if depth < DEPTH => {
-                apply(&runs, &mut self.bytes);
-                self.last =
-                    Page::packed(Changes { base: self.last.clone(), runs: runs.into(), depth });
-            }
-            _ => {
-                *self.bytes = *new;
-                self.last = Page::from_bytes(new);
+        assert!(bytes.len() <= PAGE_BYTES, "{} bytes", bytes.len());
+        self.next_of_parts(!0, |n, part| {
+            let from = (n * Versions::PART_BYTES).min(bytes.len());
+            let to = (from + Versions::PART_BYTES).min(bytes.len());
+            let (there, behind) = part.split_at_mut(to - from);
+            there.copy_from_slice(&bytes[from..to]);
+            behind.fill(0);
+        })
+    }
+
+    /// The next version, which differs from the last one in no part but `parts`, a bit for each,
+    /// the lowest first. `make` gets the number of a part and its bytes as they were, and makes of
+    /// them what they are.
+    pub fn next_of_parts(
+        &mut self,
+        parts: u16,
+        mut make: impl FnMut(usize, &mut [u8; Versions::PART_BYTES]),
+    ) -> Page {
+        let mut runs = Runs::new();
+        self.changed = 0;
+        let (all, _) = self.bytes.as_chunks_mut::<{ Versions::PART_BYTES }>();
+        for (n, old) in all.iter_mut().enumerate().filter(|(n, _)| parts & (1 << n) != 0) {
+            let mut new = *old;
+            make(n, &mut new);
+            if new != *old {
+                self.changed |= 1 << n;
+                runs.add(n * Versions::PART_BYTES, old, &new);
+                *old = new;
             }
         }
+        let depth = self.last.depth() + 1;
+        if self.changed != 0 {
+            self.last = match runs.found() {
+                Some(runs) if depth < DEPTH => {
+                    Page::packed(Changes { base: self.last.clone(), runs: runs.into(), depth })
+                }
+                _ => Page::from_bytes(self.bytes.as_slice()),
+            };
+        }
         self.last.clone()
+    }
+
+    /// The bytes of the last version, and zeroes behind them.
+    pub fn bytes(&self) -> &[u8; PAGE_BYTES] {
+        &self.bytes
     }
 
     /// `bytes` as the first and only version: what of them is not zero is held.
@@ -192,7 +273,12 @@ mod tests {
             for _ in 0..changes {
                 bytes[rng.below(PAGE_BYTES as u64) as usize] = rng.next_u64() as u8;
             }
+            let before = all.last().map_or([0; PAGE_BYTES], |(_, bytes)| *bytes);
             all.push((versions.next(&bytes), bytes));
+            let pairs = before.chunks(Versions::PART_BYTES).zip(bytes.chunks(Versions::PART_BYTES));
+            let differ = (0..).zip(pairs).filter(|(_, (old, new))| old != new);
+            let parts = differ.fold(0, |bits, (part, _)| bits | 1u16 << part);
+            assert_eq!(parts, versions.changed(), "round {round}");
         }
         let packed = all.iter().filter(|(page, _)| page.changes().is_some()).count();
         assert!(packed > 400, "{packed}");
@@ -204,6 +290,34 @@ mod tests {
         other.make_mut()[9] ^= 1;
         assert!(page.bytes() == bytes && other.bytes()[9] == bytes[9] ^ 1);
         assert_eq!(page.id(), Page::from_bytes(bytes).id());
+    }
+
+    #[test]
+    fn versions_made_part_by_part_are_those_of_the_whole() {
+        let mut rng = Rng::stream(2, "versions");
+        let (mut parts, mut whole) = (Versions::default(), Versions::default());
+        let (mut bytes, mut all, mut packed) = ([0; PAGE_BYTES], Vec::new(), 0);
+        for round in 0..500 {
+            let mut touched = rng.next_u64() as u16 & rng.next_u64() as u16;
+            let changes = if round % 97 == 0 { 2000 } else { rng.below(9) };
+            for _ in 0..changes {
+                let at = rng.below(PAGE_BYTES as u64) as usize;
+                bytes[at] = rng.next_u64() as u8;
+                touched |= 1 << (at / Versions::PART_BYTES);
+            }
+            let page = parts.next_of_parts(touched, |n, part| {
+                part.copy_from_slice(&bytes[n * Versions::PART_BYTES..][..Versions::PART_BYTES]);
+            });
+            whole.next(&bytes);
+            assert!(parts.bytes() == &bytes && parts.changed() & !touched == 0);
+            assert_eq!(parts.changed(), whole.changed(), "round {round}");
+            packed += u32::from(page.changes().is_some());
+            all.push((page, bytes));
+        }
+        assert!(packed > 400, "{packed}");
+        assert!(all.iter().rev().all(|(page, bytes)| page.bytes() == bytes));
+        let last = all.last().map(|(page, _)| page.clone()).expect("there are some");
+        assert!(parts.next_of_parts(!0, |_, _| {}).same(&last));
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! Units:      keys are blocks of the file. Pointers are virtual block numbers; in the DAT's own
 //!             map, blocks of the device. 0: a hole.
 
+use std::ops::Range;
+
 use wp_base::Corruption;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -184,6 +186,33 @@ impl Node {
         }
     }
 
+    /// Bytes from `at` on, as many as `out` has, of the block of `block_bytes` that holds it; all
+    /// of them multiples of eight.
+    pub fn store_part(&self, block_bytes: usize, at: usize, out: &mut [u8]) {
+        let most = Self::children_max(block_bytes);
+        out.fill(0);
+        let nchildren = lo16(wide(self.children.len())).into();
+        let head = Head { flags: 0, level: self.level, nchildren, pad: 0.into() };
+        if at == 0 {
+            head.write_to_prefix(out).expect("a node has room for its head");
+        }
+        let Ok(words) = <[U64]>::mut_from_bytes(out) else { return };
+        let mut store = |first: usize, word: fn(&(u64, u64)) -> u64| {
+            let skipped = (at / 8).saturating_sub(first);
+            let places = words.iter_mut().skip(first.saturating_sub(at / 8));
+            let children = self.children.iter().skip(skipped).take(most.saturating_sub(skipped));
+            places.zip(children).for_each(|(place, child)| *place = word(child).into());
+        };
+        store(Self::KEYS_AT / 8, |(key, _)| *key);
+        store(Self::KEYS_AT / 8 + most, |(_, pointer)| *pointer);
+    }
+
+    /// The bytes of a child's pointer in a block of `block_bytes`.
+    pub fn pointer_at(child: usize, block_bytes: usize) -> Range<usize> {
+        let at = Self::KEYS_AT + (Self::children_max(block_bytes) + child) * 8;
+        at..at + 8
+    }
+
     /// Which child a key is below, or is: the last with a key of no more. `None`: before all.
     pub fn child_of(&self, key: u64) -> Option<usize> {
         self.children.partition_point(|(k, _)| *k <= key).checked_sub(1)
@@ -235,6 +264,29 @@ mod tests {
             assert!(Node::load(&bytes, 2, 0).is_err());
         }
         assert_eq!((Node::children_max(4096), Node::children_max(1024)), (255, 63));
+    }
+
+    #[test]
+    fn a_part_of_a_block_is_that_of_the_whole() {
+        for block in [1024, 4096] {
+            for n in [1, 30, Node::children_max(block) - 1, Node::children_max(block)] {
+                let children = (0..wide(n)).map(|n| (n * 3 + 1, n + 100)).collect();
+                let node = Node { level: 1, children };
+                let whole = node.store(block);
+                for part in [8, 64, 256, block] {
+                    let mut parts = vec![9; block];
+                    for (i, out) in parts.chunks_mut(part).enumerate() {
+                        node.store_part(block, i * part, out);
+                    }
+                    assert_eq!(parts, whole, "{n} children, parts of {part}");
+                }
+                let mut moved = node.clone();
+                moved.children.last_mut().expect("one at least").1 = u64::MAX;
+                let bytes = moved.store(block);
+                let differ = (0..block).filter(|at| bytes.get(*at) != whole.get(*at));
+                assert!(differ.into_iter().all(|at| Node::pointer_at(n - 1, block).contains(&at)));
+            }
+        }
     }
 
     #[test]

@@ -256,7 +256,12 @@ impl Summary {
     /// What covers the whole log ([`data_sum`]) is the caller's.
     pub fn store(&self, g: &Geometry) -> Vec<u8> {
         let mut cursor = Cursor::new(SummaryHead::BYTES, g.block_bytes());
-        let mut items: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut out = Vec::with_capacity(g.block_bytes());
+        let mut put = |bytes: &[u8]| {
+            let at = cursor.place(bytes.len());
+            out.resize(at, 0);
+            out.extend_from_slice(bytes);
+        };
         for f in &self.files {
             let raw = RawFile {
                 ino: f.ino.into(),
@@ -264,20 +269,15 @@ impl Summary {
                 nblocks: lo32(wide(f.data.len() + f.nodes.len())).into(),
                 ndatablk: lo32(wide(f.data.len())).into(),
             };
-            items.push((cursor.place(FILE_BYTES), raw.as_bytes().to_vec()));
+            put(raw.as_bytes());
             for (list, is_data) in [(&f.data, true), (&f.nodes, false)] {
                 for b in list {
-                    let bytes = item(b, f.ino, is_data);
-                    items.push((cursor.place(bytes.len()), bytes));
+                    let (words, n) = item(b, f.ino, is_data);
+                    put(words.as_bytes().get(..n).unwrap_or(&[]));
                 }
             }
         }
-        let mut out = vec![0; cursor.bytes().next_multiple_of(g.block_bytes())];
-        for (at, bytes) in items {
-            if let Some(place) = out.get_mut(at..at + bytes.len()) {
-                place.copy_from_slice(&bytes);
-            }
-        }
+        out.resize(cursor.bytes().next_multiple_of(g.block_bytes()), 0);
         let mut head = self.head;
         head.magic = SummaryHead::MAGIC.into();
         head.bytes = super::lo16(wide(SummaryHead::BYTES)).into();
@@ -310,12 +310,13 @@ fn info(bytes: &[u8], ino: u64, is_data: bool) -> Option<BlockInfo> {
     })
 }
 
-fn item(b: &BlockInfo, ino: u64, is_data: bool) -> Vec<u8> {
-    let words: &[u64] = match (ino == ino::DAT, is_data) {
-        (true, true) => &[b.offset],
-        (true, false) => &[b.offset, b.level.into()],
-        (false, true) => &[b.virtual_block, b.offset],
-        (false, false) => &[b.virtual_block],
+/// The words of an item, and how many bytes of them count.
+fn item(b: &BlockInfo, ino: u64, is_data: bool) -> ([U64; 2], usize) {
+    let (words, n) = match (ino == ino::DAT, is_data) {
+        (true, true) => ([b.offset, 0], FileInfo::data_bytes(ino)),
+        (true, false) => ([b.offset, b.level.into()], FileInfo::node_bytes(ino)),
+        (false, true) => ([b.virtual_block, b.offset], FileInfo::data_bytes(ino)),
+        (false, false) => ([b.virtual_block, 0], FileInfo::node_bytes(ino)),
     };
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    (words.map(U64::from), n)
 }

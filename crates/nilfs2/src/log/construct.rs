@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use wp_base::{FsError, FsResult};
-use wp_medium::Versions;
 
 use crate::disk::summary::{data_sum, flag, set_data_sum};
 use crate::disk::{
@@ -16,6 +15,7 @@ use super::dat::Via;
 use super::draft::{Chosen, Draft, Payload};
 use super::file::File;
 use super::meta_file::MetaFile;
+use super::sent::{ALL, Sent};
 use super::{Place, Store};
 
 /// What a construction is for.
@@ -219,7 +219,7 @@ impl Store<'_> {
         for number in self.dirty.values().copied().collect::<Vec<u64>>() {
             let (block, _) = self.disk.g.ifile.place(number);
             let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-            self.ifile.existing_mut(via, block)?;
+            self.ifile.touch(via, block)?;
         }
         Ok(())
     }
@@ -455,8 +455,9 @@ impl Store<'_> {
             let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
             self.ifile.load_block(via, block)?;
             // It is in the log that is being made already.
-            let held = self.ifile.blocks.get_mut(block).ok_or(FsError::Io)?;
-            *view_mut::<Inode>(held.bytes_mut(), at).ok_or(FsError::Io)? = inode;
+            let range = at..at + size_of::<Inode>();
+            let held = self.ifile.blocks.change_bytes(block, range).ok_or(FsError::Io)?;
+            *view_mut::<Inode>(held, 0).ok_or(FsError::Io)? = inode;
         }
         Ok(())
     }
@@ -490,7 +491,6 @@ impl Store<'_> {
         let mut bytes = summary.store(&g);
         let mut payload =
             Payload { blocks: Vec::new(), sum: data_sum(g.crc_seed, [bytes.as_slice()]) };
-        let mut own = vec![0; g.block_bytes()];
         for (part, info) in draft.parts.iter().zip(&summary.files) {
             if let Some(n) = part.moved {
                 let moving = self.moving.as_mut().ok_or(FsError::Io)?;
@@ -504,10 +504,8 @@ impl Store<'_> {
             for node in &info.nodes {
                 let place = draft.start + draft.summary_blocks + wide(payload.blocks.len());
                 let pointer = if part.ino == ino::DAT { place } else { node.virtual_block };
-                let (node, versions) = file.nodes.close(pointer).ok_or(FsError::Io)?;
-                own.fill(0);
-                node.store_in(&mut own);
-                payload.push_version(&own, versions);
+                let (node, sent, touched) = file.nodes.close(pointer).ok_or(FsError::Io)?;
+                payload.push_node(node, g.block_bytes(), touched, sent);
             }
         }
         if draft.has_root {
@@ -517,7 +515,7 @@ impl Store<'_> {
                 cpfile: self.cpfile.file.sealed_inode(),
                 sufile: self.sufile.file.sealed_inode(),
             };
-            payload.push_version(&root.store(&g), &mut Versions::default());
+            payload.push_version(&root.store(&g), ALL, &mut Sent::default());
         }
         set_data_sum(&mut bytes, payload.sum);
         let mut blocks: Vec<Block> = bytes.chunks(g.block_bytes()).map(Block::sparse).collect();

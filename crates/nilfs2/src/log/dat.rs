@@ -158,11 +158,12 @@ impl Dat {
     ) -> FsResult<&mut DatEntry> {
         let (block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
+        let range = at..at + size_of::<DatEntry>();
         let bytes = if may_make {
-            self.table.block_mut(via, block, || Block::zero(disk.g.block_bytes()))?
+            self.table.block_mut(via, block, range, || Block::zero(disk.g.block_bytes()))?
         } else {
-            self.table.existing_mut(via, block)?
+            self.table.existing_mut(via, block, range)?
         };
-        view_mut::<DatEntry>(bytes, at).ok_or_else(|| Self::missing(number))
+        view_mut::<DatEntry>(bytes, 0).ok_or_else(|| Self::missing(number))
     }
 }

@@ -1,12 +1,10 @@
 //! A log that is being made: which blocks it has, and whether there is room for more.
 
-use wp_base::crc::crc32_le;
-use wp_medium::Versions;
-
 use crate::disk::summary::{Cursor, FILE_BYTES};
-use crate::disk::{FileInfo, Geometry, SummaryHead, wide};
+use crate::disk::{FileInfo, Geometry, Node, SummaryHead, wide};
 
 use super::block::Block;
+use super::sent::Sent;
 
 /// A block that was chosen: of data (level 0) or of the map.
 #[derive(Clone, Copy)]
@@ -122,9 +120,19 @@ impl Payload {
         self.blocks.push(block);
     }
 
-    /// Adds a block that logs have had other versions of.
-    pub fn push_version(&mut self, bytes: &[u8], versions: &mut Versions) {
-        self.sum = crc32_le(self.sum, bytes);
-        self.blocks.push(Block::version(bytes, versions));
+    /// Adds a block that logs have had other versions of; which parts may differ from the last.
+    pub fn push_version(&mut self, bytes: &[u8], touched: u16, sent: &mut Sent) {
+        let block;
+        (block, self.sum) = sent.next_of(bytes, touched, self.sum);
+        self.blocks.push(block);
+    }
+
+    /// Adds a node of a block map, in blocks of `block_bytes`; which parts may differ from what
+    /// logs have had.
+    pub fn push_node(&mut self, node: &Node, block_bytes: usize, touched: u16, sent: &mut Sent) {
+        let make = |n: usize, part: &mut [u8]| node.store_part(block_bytes, n * part.len(), part);
+        let block;
+        (block, self.sum) = sent.next(block_bytes, touched, self.sum, make);
+        self.blocks.push(block);
     }
 }

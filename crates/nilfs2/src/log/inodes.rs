@@ -62,8 +62,8 @@ impl Store<'_> {
         let (block, at) = self.disk.g.ifile.place(number);
         let inode = self.files.get(&number).ok_or(FsError::NotFound)?.inode;
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let bytes = self.ifile.existing_mut(via, block)?;
-        let place = view_mut::<Inode>(bytes, at).ok_or(FsError::Io)?;
+        let bytes = self.ifile.existing_mut(via, block, at..at + size_of::<Inode>())?;
+        let place = view_mut::<Inode>(bytes, 0).ok_or(FsError::Io)?;
         let map = place.bmap;
         *place = inode;
         if inode.has_map() {
@@ -80,10 +80,10 @@ impl Store<'_> {
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
         let number = palloc::take(&mut self.ifile, via, &p, self.disk.g.first_ino)?;
         let (block, at) = p.place(number);
-        let entry = self.ifile.block_mut(via, block, || Block::zero(bytes))?;
-        let end = at + p.entry_bytes;
-        entry.get_mut(at..end).ok_or(FsError::Io)?.fill(0);
-        *view_mut::<Inode>(entry, at).ok_or(FsError::Io)? = inode;
+        let range = at..at + p.entry_bytes;
+        let entry = self.ifile.block_mut(via, block, range, || Block::zero(bytes))?;
+        entry.fill(0);
+        *view_mut::<Inode>(entry, 0).ok_or(FsError::Io)? = inode;
         self.files.insert(number, File::load(number, inode, 0)?);
         self.inodes_count = self.inodes_count.saturating_add(1);
         Ok(number)
@@ -96,8 +96,8 @@ impl Store<'_> {
         self.write_inode(number)?;
         let (p, (block, at)) = (self.disk.g.ifile, self.disk.g.ifile.place(number));
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
-        let entry = self.ifile.existing_mut(via, block)?;
-        let place = view_mut::<Inode>(entry, at).ok_or(FsError::Io)?;
+        let entry = self.ifile.existing_mut(via, block, at..at + size_of::<Inode>())?;
+        let place = view_mut::<Inode>(entry, 0).ok_or(FsError::Io)?;
         (place.flags, place.links_count) = (0.into(), 0.into());
         palloc::give(&mut self.ifile, via, &p, number)?;
         if let Some(file) = self.files.remove(&number) {

@@ -6,9 +6,12 @@
 //!             that nobody looks at what is clean to find what is not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
-use wp_medium::Versions;
+use crate::disk::Node;
+
+use super::block::Block;
+use super::sent::{ALL, Sent, parts};
 
 #[derive(Clone, Debug)]
 struct Held<T> {
@@ -20,19 +23,29 @@ struct Held<T> {
     /// Is it in a log of this construction that is closed?
     is_in_log: bool,
     /// What logs have of it.
-    versions: Option<Versions>,
+    sent: Option<Sent>,
+    /// The parts of it that may differ from what logs have.
+    touched: u16,
 }
 
 impl<T> Held<T> {
     fn new(what: T, is_fresh: bool) -> Held<T> {
-        Held { what, is_dirty: is_fresh, is_volatile: is_fresh, is_in_log: false, versions: None }
+        Held {
+            what,
+            is_dirty: is_fresh,
+            is_volatile: is_fresh,
+            is_in_log: false,
+            sent: None,
+            touched: ALL,
+        }
     }
 }
 
 /// Blocks of a file by their place, or nodes of its map by their pointers.
 #[derive(Clone, Debug)]
 pub(super) struct Memory<T> {
-    all: BTreeMap<u64, Held<T>>,
+    /// Behind pointers, as a node gets another key whenever it is written.
+    all: BTreeMap<u64, Box<Held<T>>>,
     wanted: BTreeSet<u64>,
     /// What is in closed logs; some may be gone since.
     closed: Vec<u64>,
@@ -50,11 +63,6 @@ impl<T> Memory<T> {
         self.all.get(&key).map(|held| &held.what)
     }
 
-    /// The same, to be changed. It does not become dirty by that.
-    pub fn get_mut(&mut self, key: u64) -> Option<&mut T> {
-        self.all.get_mut(&key).map(|held| &mut held.what)
-    }
-
     /// Does anything stand there?
     pub fn contains(&self, key: u64) -> bool {
         self.all.contains_key(&key)
@@ -63,23 +71,34 @@ impl<T> Memory<T> {
     /// Puts there what stands on the medium.
     pub fn put_clean(&mut self, key: u64, what: T) {
         self.wanted.remove(&key);
-        self.all.insert(key, Held::new(what, false));
+        self.all.insert(key, Box::new(Held::new(what, false)));
     }
 
     /// Puts there what is new, has a pointer of its own, and is to be written.
     pub fn put_fresh(&mut self, key: u64, what: T) {
         self.wanted.insert(key);
-        self.all.insert(key, Held::new(what, true));
+        self.all.insert(key, Box::new(Held::new(what, true)));
     }
 
-    /// It is to be written; what it is, and whether that was known. `None`: nothing stands there.
-    pub fn dirty(&mut self, key: u64) -> Option<(&mut T, bool)> {
+    fn held_dirty(&mut self, key: u64) -> Option<(&mut Held<T>, bool)> {
         let held = self.all.get_mut(&key)?;
         let was_dirty = std::mem::replace(&mut held.is_dirty, true);
         if !was_dirty {
             self.wanted.insert(key);
         }
-        Some((&mut held.what, was_dirty))
+        Some((held, was_dirty))
+    }
+
+    /// It is to be written, as it is; was that known? `None`: nothing stands there.
+    pub fn mark(&mut self, key: u64) -> Option<bool> {
+        self.held_dirty(key).map(|(_, was_dirty)| was_dirty)
+    }
+
+    /// It is to be written, and to be changed. `None`: nothing stands there.
+    pub fn dirty(&mut self, key: u64) -> Option<&mut T> {
+        let (held, _) = self.held_dirty(key)?;
+        held.touched = ALL;
+        Some(&mut held.what)
     }
 
     /// Has it a pointer of its own already, that nothing on the medium has?
@@ -121,14 +140,16 @@ impl<T> Memory<T> {
         self.wanted.range(keys).copied()
     }
 
-    /// A log has it, which is closed; what it is, and its versions in logs, without this one.
-    pub fn close(&mut self, key: u64) -> Option<(&mut T, &mut Versions)> {
+    /// A log has it, which is closed; what it is, what logs have of it, without this one, and which
+    /// parts may differ from that.
+    pub fn close(&mut self, key: u64) -> Option<(&mut T, &mut Sent, u16)> {
         let held = self.all.get_mut(&key)?;
         self.wanted.remove(&key);
         if !std::mem::replace(&mut held.is_in_log, true) {
             self.closed.push(key);
         }
-        Some((&mut held.what, held.versions.get_or_insert_default()))
+        let touched = std::mem::take(&mut held.touched);
+        Some((&mut held.what, held.sent.get_or_insert_default(), touched))
     }
 
     /// What is in closed logs was written.
@@ -137,6 +158,47 @@ impl<T> Memory<T> {
             if let Some(held) = self.all.get_mut(&key).filter(|held| held.is_in_log) {
                 (held.is_dirty, held.is_volatile, held.is_in_log) = (false, false, false);
             }
+        }
+    }
+}
+
+impl Memory<Block> {
+    /// The bytes of a block.
+    pub fn bytes(&mut self, key: u64) -> Option<&[u8]> {
+        self.all.get_mut(&key).map(|held| held.what.bytes())
+    }
+
+    /// Bytes `range` of a block that is to be written, to be changed; as many as there are.
+    pub fn dirty_bytes(&mut self, key: u64, range: Range<usize>) -> Option<&mut [u8]> {
+        self.held_dirty(key).map(|(held, _)| held.change_bytes(range))
+    }
+
+    /// The same of a block that does not become dirty by that: it is, or is in a log that is being
+    /// made.
+    pub fn change_bytes(&mut self, key: u64, range: Range<usize>) -> Option<&mut [u8]> {
+        self.all.get_mut(&key).map(|held| held.change_bytes(range))
+    }
+}
+
+impl Held<Block> {
+    fn change_bytes(&mut self, range: Range<usize>) -> &mut [u8] {
+        if range.is_empty() {
+            return &mut [];
+        }
+        self.touched |= parts(&range);
+        let bytes = self.what.bytes_mut();
+        let end = range.end.min(bytes.len());
+        bytes.get_mut(range.start..end).unwrap_or(&mut [])
+    }
+}
+
+impl Memory<Node> {
+    /// A child of a node leads elsewhere. It does not become dirty by that: it is.
+    pub fn point(&mut self, key: u64, child: usize, pointer: u64, block_bytes: usize) {
+        let Some(held) = self.all.get_mut(&key) else { return };
+        if let Some((_, place)) = held.what.children.get_mut(child) {
+            *place = pointer;
+            held.touched |= parts(&Node::pointer_at(child, block_bytes));
         }
     }
 }
@@ -151,13 +213,12 @@ mod tests {
         m.put_clean(1, 'a');
         m.put_fresh(2, 'b');
         m.put_clean(3, 'c');
-        assert_eq!(m.dirty(3), Some((&mut 'c', false)));
-        assert_eq!(m.dirty(3), Some((&mut 'c', true)));
-        assert_eq!(m.dirty(4), None);
+        assert_eq!((m.mark(3), m.mark(3), m.mark(4)), (Some(false), Some(true), None));
+        assert_eq!(m.dirty(3), Some(&mut 'c'));
         assert_eq!(m.wanted(0..=9).collect::<Vec<_>>(), [2, 3]);
-        assert_eq!(m.close(2).map(|(what, _)| *what), Some('b'));
+        assert_eq!(m.close(2).map(|(what, _, touched)| (*what, touched)), Some(('b', ALL)));
         // Whoever changes it now finds it dirty, and it is in no second log.
-        assert_eq!(m.dirty(2), Some((&mut 'b', true)));
+        assert_eq!((m.mark(2), m.dirty(2)), (Some(true), Some(&mut 'b')));
         assert_eq!(m.wanted(0..=9).collect::<Vec<_>>(), [3]);
         m.rename(2, 7);
         m.rename(3, 8);
@@ -167,6 +228,6 @@ mod tests {
         assert!(m.has_dirty() && !m.is_volatile(7));
         m.remove(8);
         assert!(!m.has_dirty() && !m.contains(8));
-        assert_eq!(m.dirty(7), Some((&mut 'b', false)));
+        assert_eq!(m.mark(7), Some(false));
     }
 }

@@ -1,5 +1,7 @@
 //! A metadata file in memory: its map, and those of its blocks that were read or changed.
 
+use std::ops::Range;
+
 use wp_base::{FsError, FsResult};
 
 use crate::disk::Inode;
@@ -43,14 +45,15 @@ impl MetaFile {
     /// Bytes of block `key`, read if it is not in memory. `None`: a hole.
     pub fn bytes(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<Option<&[u8]>> {
         self.load_block(via, key)?;
-        Ok(self.blocks.get_mut(key).map(Block::bytes))
+        Ok(self.blocks.bytes(key))
     }
 
-    /// Block `key` to be changed; what `make` gives if it was a hole.
+    /// Bytes `range` of block `key`, to be changed; of what `make` gives if it was a hole.
     pub fn block_mut(
         &mut self,
         via: &mut Via<'_>,
         key: u64,
+        range: Range<usize>,
         make: impl FnOnce() -> Block,
     ) -> FsResult<&mut [u8]> {
         if !self.load_block(via, key)? {
@@ -58,17 +61,27 @@ impl MetaFile {
             self.blocks.put_fresh(key, make());
         }
         via.disk.dirtied(self.file.ino);
-        let (block, _) = self.blocks.dirty(key).ok_or(FsError::Io)?;
-        Ok(block.bytes_mut())
+        self.blocks.dirty_bytes(key, range).ok_or(FsError::Io)
     }
 
-    /// Block `key` to be changed, which must be there. Errors: `Corrupt` for a hole.
-    pub fn existing_mut(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<&mut [u8]> {
+    /// Block `key`, which must be there, is to be written. Errors: `Corrupt` for a hole.
+    pub fn touch(&mut self, via: &mut Via<'_>, key: u64) -> FsResult<()> {
+        self.existing_mut(via, key, 0..0).map(|_| ())
+    }
+
+    /// Bytes `range` of block `key`, which must be there, to be changed; fewer than that if it ends
+    /// before. Errors: `Corrupt` for a hole.
+    pub fn existing_mut(
+        &mut self,
+        via: &mut Via<'_>,
+        key: u64,
+        range: Range<usize>,
+    ) -> FsResult<&mut [u8]> {
         if self.load_block(via, key)? {
             via.disk.dirtied(self.file.ino);
         }
-        match self.blocks.dirty(key) {
-            Some((block, _)) => Ok(block.bytes_mut()),
+        match self.blocks.dirty_bytes(key, range) {
+            Some(bytes) => Ok(bytes),
             None => {
                 let expected = format!("a block {key} of file {}", self.file.ino);
                 Err(FsError::corrupt("nilfs2 metadata file", "block map", 0, 0, expected))

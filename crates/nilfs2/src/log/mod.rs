@@ -29,6 +29,7 @@ mod moving;
 mod palloc;
 mod parts;
 mod saved;
+mod sent;
 mod shrink;
 mod snapshots;
 mod tables;

@@ -147,7 +147,8 @@ impl Dat {
         self.moved.entry(number).or_insert(old);
         let (at_block, at) = disk.g.dat.place(number);
         let via = &mut Via { disk, dat: None };
-        let entry = view_mut::<DatEntry>(self.table.existing_mut(via, at_block)?, at);
+        let range = at..at + size_of::<DatEntry>();
+        let entry = view_mut::<DatEntry>(self.table.existing_mut(via, at_block, range)?, 0);
         entry.ok_or(FsError::Io)?.blocknr = block.into();
         Ok(())
     }
@@ -224,10 +225,10 @@ impl Store<'_> {
         let via = &mut Via { disk: &self.disk, dat: None };
         let table = &mut self.dat.table;
         if block.level == 0 {
-            return table.existing_mut(via, block.offset).map(|_| ());
+            return table.touch(via, block.offset);
         }
         table.file.load_node(via, block.block, block.level)?;
-        table.file.nodes.dirty(block.block).map(|_| ()).ok_or(FsError::Io)
+        table.file.nodes.mark(block.block).map(|_| ()).ok_or(FsError::Io)
     }
 
     /// Where a block of the DAT lies, or a node of its map by its first key. `None`: nowhere.

@@ -1,11 +1,13 @@
 //! Entries of the DAT and of inode files are given out and taken back.
 
+use std::ops::Range;
+
 use wp_base::{FsError, FsResult};
 
-use crate::disk::Palloc;
 use crate::disk::palloc::{
     bit, clear_bit_from, free_entries, fresh_desc_block, set_bit, set_free_entries,
 };
+use crate::disk::{Palloc, index};
 
 use super::block::Block;
 use super::dat::Via;
@@ -23,21 +25,22 @@ pub(super) fn take(file: &mut MetaFile, via: &mut Via<'_>, p: &Palloc, goal: u64
         let group = first.wrapping_add(i) % groups;
         let (desc, desc_at) = (p.desc_block(group), p.desc_at(group));
         if !file.load_block(via, desc)? {
-            file.block_mut(via, desc, || fresh_desc_block(bytes).into())?;
+            file.block_mut(via, desc, 0..0, || fresh_desc_block(bytes).into())?;
         }
         let described = file.bytes(via, desc)?.map_or(0, |held| free_entries(held, desc_at));
         if described > 0 {
             let map = p.bitmap_block(group);
             if !file.load_block(via, map)? {
-                file.block_mut(via, map, || Block::zero(bytes))?;
+                file.block_mut(via, map, 0..0, || Block::zero(bytes))?;
             }
             let held = file.bytes(via, map)?.ok_or(FsError::Io)?;
             let end = p.group_entries;
             let after = clear_bit_from(held, from, end);
             let before = || clear_bit_from(held, 0, from);
             if let Some(n) = after.or_else(before) {
-                set_bit(file.existing_mut(via, map)?, n, true);
-                set_free_entries(file.existing_mut(via, desc)?, desc_at, described - 1);
+                put_bit(file, via, map, n, true)?;
+                let entry = file.existing_mut(via, desc, free_at(desc_at))?;
+                set_free_entries(entry, 0, described - 1);
                 return Ok(group * p.group_entries + n);
             }
         }
@@ -49,14 +52,25 @@ pub(super) fn take(file: &mut MetaFile, via: &mut Via<'_>, p: &Palloc, goal: u64
 /// Takes an entry back. `nilfs_palloc_commit_free_entry`.
 pub(super) fn give(file: &mut MetaFile, via: &mut Via<'_>, p: &Palloc, n: u64) -> FsResult<()> {
     let (group, within) = p.group_of(n);
-    let map = file.existing_mut(via, p.bitmap_block(group))?;
-    if !bit(map, within) {
+    if !put_bit(file, via, p.bitmap_block(group), within, false)? {
         return Ok(());
     }
-    set_bit(map, within, false);
-    let at = p.desc_at(group);
-    let desc = file.existing_mut(via, p.desc_block(group))?;
-    let free = free_entries(desc, at);
-    set_free_entries(desc, at, free.saturating_add(1));
+    let desc = file.existing_mut(via, p.desc_block(group), free_at(p.desc_at(group)))?;
+    let free = free_entries(desc, 0);
+    set_free_entries(desc, 0, free.saturating_add(1));
     Ok(())
+}
+
+/// Sets or clears bit `n` of the bitmap in block `map`. Was it set?
+fn put_bit(file: &mut MetaFile, via: &mut Via<'_>, map: u64, n: u64, on: bool) -> FsResult<bool> {
+    let at = index(n / 8);
+    let byte = file.existing_mut(via, map, at..at + 1)?;
+    let was = bit(byte, n % 8);
+    set_bit(byte, n % 8, on);
+    Ok(was)
+}
+
+/// The bytes of a group's count of free entries, which begins at byte `at` of its block.
+fn free_at(at: usize) -> Range<usize> {
+    at..at + size_of::<u32>()
 }

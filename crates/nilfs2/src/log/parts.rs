@@ -80,8 +80,8 @@ impl Store<'_> {
         let table = self.tables().into_iter().find(|table| table.file.ino == number);
         match table {
             Some(table) => {
-                let (block, versions) = table.blocks.close(key).ok_or(FsError::Io)?;
-                payload.push_version(block.bytes(), versions);
+                let (block, sent, touched) = table.blocks.close(key).ok_or(FsError::Io)?;
+                payload.push_version(block.bytes(), touched, sent);
             }
             None => {
                 let contents = self.data.take(number, key).ok_or(FsError::Io)?;

@@ -156,8 +156,8 @@ impl File {
         }
         let pointer = step.node.ok_or(FsError::Io)?;
         self.end_pointer(via, pointer)?;
-        let children = std::mem::take(&mut self.node(step).children);
-        let root = self.node(path[level + 1]);
+        let children = self.node(step).children.clone();
+        let root = self.dirty_node(path[level + 1]);
         root.children = children;
         root.level -= 1;
         self.forget(step);

@@ -24,7 +24,7 @@ pub(super) fn within<'f, T>(
 where
     T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::KnownLayout,
 {
-    view_mut(file.existing_mut(via, at.0)?, at.1).ok_or(FsError::Io)
+    view_mut(file.existing_mut(via, at.0, at.1..at.1 + size_of::<T>())?, 0).ok_or(FsError::Io)
 }
 
 impl Store<'_> {
@@ -37,7 +37,7 @@ impl Store<'_> {
         let (at, bytes) = (g.sufile.place(segment), g.block_bytes());
         let via = &mut Via { disk: &self.disk, dat: Some(&mut self.dat) };
         if may_make {
-            self.sufile.block_mut(via, at.0, || Block::zero(bytes))?;
+            self.sufile.block_mut(via, at.0, 0..0, || Block::zero(bytes))?;
         }
         within(&mut self.sufile, via, at)
     }
@@ -269,7 +269,7 @@ impl Store<'_> {
                 }
             })
         };
-        self.cpfile.block_mut(via, block, fresh)?;
+        self.cpfile.block_mut(via, block, 0..0, fresh)?;
         let cp: &mut Checkpoint = within(&mut self.cpfile, via, (block, at))?;
         if cp.is_valid() {
             return Ok(());

@@ -62,17 +62,17 @@ impl File {
     }
 
     /// The node of a step. Its path was read, so it is in memory.
-    pub(super) fn node(&mut self, step: Step) -> &mut Node {
+    pub(super) fn node(&mut self, step: Step) -> &Node {
         match step.node {
             None => self.root(),
-            Some(p) => self.nodes.get_mut(p).expect("a node on a path is in memory"),
+            Some(p) => self.nodes.get(p).expect("a node on a path is in memory"),
         }
     }
 
     pub(super) fn dirty_node(&mut self, step: Step) -> &mut Node {
         match step.node {
             None => self.root(),
-            Some(p) => self.nodes.dirty(p).expect("a node on a path is in memory").0,
+            Some(p) => self.nodes.dirty(p).expect("a node on a path is in memory"),
         }
     }
 
@@ -363,12 +363,12 @@ impl File {
         if self.pointers != Pointers::Physical {
             let (_, old) = self.child(&path, level + 1).ok_or(FsError::Io)?;
             let new = self.renew(via, level, key, old, old.wrapping_add(1))?;
-            self.point(&path, level + 1, new);
+            self.point(via, &path, level + 1, new);
         }
         for above in level + 1..path.top() {
             let step = path[above];
             let pointer = step.node.ok_or(FsError::Io)?;
-            let (_, was_dirty) = self.nodes.dirty(pointer).ok_or(FsError::Io)?;
+            let was_dirty = self.nodes.mark(pointer).ok_or(FsError::Io)?;
             if was_dirty {
                 break;
             }
@@ -379,7 +379,7 @@ impl File {
                 let new = dat.replace(via.disk, pointer, goal, is_passing)?;
                 self.nodes.rename(pointer, new);
                 path[above].node = Some(new);
-                self.point(&path, above + 1, new);
+                self.point(via, &path, above + 1, new);
             }
         }
         Ok(())
@@ -414,10 +414,15 @@ impl File {
     }
 
     /// Sets the pointer at a path's place on a level. Nothing becomes dirty by that: it is.
-    fn point(&mut self, path: &Path, level: usize, pointer: u64) {
+    fn point(&mut self, via: &Via<'_>, path: &Path, level: usize, pointer: u64) {
         let step = path[level];
-        if let Some(child) = self.node(step).children.get_mut(step.at) {
-            child.1 = pointer;
+        match step.node {
+            Some(node) => self.nodes.point(node, step.at, pointer, via.disk.g.block_bytes()),
+            None => {
+                if let Some(child) = self.root().children.get_mut(step.at) {
+                    child.1 = pointer;
+                }
+            }
         }
     }
 
@@ -454,7 +459,7 @@ impl File {
         if level > 0 {
             self.nodes.rename(pointer, block);
         }
-        self.point(&path, level + 1, block);
+        self.point(via, &path, level + 1, block);
         Ok(BlockInfo { virtual_block: 0, offset: first, level: level_number })
     }
 
