@@ -296,15 +296,14 @@ impl Slice {
                 let (part, rest) = out.split_at_mut(first);
                 let word = pattern_word(*tag, self.off / 8).to_le_bytes();
                 part.copy_from_slice(&word[skip..][..part.len()]);
-                let mut words = (self.off.div_ceil(8)..).map(|n| pattern_word(*tag, n));
-                let mut whole = rest.chunks_exact_mut(8);
-                for (to, word) in whole.by_ref().zip(words.by_ref()) {
-                    to.copy_from_slice(&word.to_le_bytes());
+                // Without a check for overflow, which each word would have to wait for.
+                let mut n = self.off.div_ceil(8);
+                let (words, last) = rest.as_chunks_mut();
+                for word in words {
+                    *word = pattern_word(*tag, n).to_le_bytes();
+                    n = n.wrapping_add(1);
                 }
-                let last = whole.into_remainder();
-                if let Some(word) = words.next().filter(|_| !last.is_empty()) {
-                    last.copy_from_slice(&word.to_le_bytes()[..last.len()]);
-                }
+                last.copy_from_slice(&pattern_word(*tag, n).to_le_bytes()[..last.len()]);
             }
         }
     }
