@@ -302,10 +302,14 @@ pub static CONTRACTS: &[Contract] = &[
     ),
     verb(
         "perturb",
-        "every figure changes as predicted, or a reason is listed",
-        counted("figures", &["/figures"]),
+        "every figure changes as predicted, or a reason is listed; every claim needs what is pinned",
+        counted("figures or claims", &["/figures", "/claims"]),
         &[
-            (Exit::No, "a figure changes against its prediction, and no reason is listed"),
+            (
+                Exit::No,
+                "a figure changes against its prediction, and no reason is listed, or a claim \
+                 needs other times of the drive than pinned",
+            ),
             FEATURE,
             SIMULATED,
             STOPPED,

@@ -1,5 +1,5 @@
 //! A perturbed device profile: the times and the buffers of every flash drive, changed by one
-//! factor each for all that a process runs.
+//! factor each for all that a process runs, or all times of the drive but some left out.
 //!
 //! Invariants: 1. it is set once, before anything runs, and by the command alone: no experiment has
 //!                a knob of its own, and none can tell;
@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use wp_device::DeviceEntry;
+use wp_device::{DeviceEntry, Param};
 
 /// A factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +48,36 @@ impl fmt::Display for Factor {
     }
 }
 
+/// Which times of a flash drive count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Times {
+    /// All.
+    All,
+    /// Those of a FLUSH and of FUA alone; what a FLUSH programs takes no time.
+    Flush,
+    /// None: the drive answers at once.
+    None,
+}
+
+impl Times {
+    const NAMES: [(&str, Times); 3] =
+        [("all", Times::All), ("flush", Times::Flush), ("none", Times::None)];
+
+    /// What a parameter becomes. `None`: it stays.
+    ///
+    /// A time is a nanosecond and a rate a terabyte a second where they do not count, because a
+    /// drive refuses a 0 of either.
+    fn of(self, p: &Param) -> Option<u64> {
+        let is_flush = p.name.contains("flush") || p.name.starts_with("fua_");
+        match p.unit {
+            _ if self == Times::All || (self == Times::Flush && is_flush) => None,
+            "ns" => (p.value > 1).then_some(1),
+            "MB/s" => Some(1_000_000),
+            _ => None,
+        }
+    }
+}
+
 /// What is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scale {
@@ -55,13 +85,15 @@ pub struct Scale {
     pub program: Factor,
     /// Bytes of the write buffer; of an eMMC, of its cache.
     pub buffer: Factor,
+    /// Which times count.
+    pub times: Times,
 }
 
 impl Scale {
     /// Nothing.
-    pub const NONE: Scale = Scale { program: Factor::ONE, buffer: Factor::ONE };
+    pub const NONE: Scale = Scale { program: Factor::ONE, buffer: Factor::ONE, times: Times::All };
 
-    /// From `program=2,buffer=1/2`. Errors: another key, or no factor.
+    /// From `program=2,buffer=1/2,times=flush`. Errors: another key, no factor, no such times.
     pub fn parse(text: &str) -> Result<Scale, String> {
         let mut scale = Scale::NONE;
         for part in text.split(',').filter(|p| !p.is_empty()) {
@@ -69,7 +101,13 @@ impl Scale {
             let place = match key {
                 "program" => &mut scale.program,
                 "buffer" => &mut scale.buffer,
-                _ => return Err(format!("`{key}`: use program or buffer")),
+                "times" => {
+                    let known = Times::NAMES.iter().find(|(name, _)| *name == value);
+                    let unknown = || format!("`{value}`: use times=all, flush or none");
+                    scale.times = known.ok_or_else(unknown)?.1;
+                    continue;
+                }
+                _ => return Err(format!("`{key}`: use program, buffer or times")),
             };
             *place = Factor::parse(value)?;
         }
@@ -95,13 +133,20 @@ impl Scale {
             let page = if key.ends_with("program_ns") { 1 } else { 4096 };
             params.push((key.to_owned(), factor.of(value) / page * page));
         }
+        // Last, so that a parameter that an experiment replaces does not count either.
+        let left_out = |p: &Param| self.times.of(p).map(|value| (p.name.to_owned(), value));
+        params.extend(entry.params.iter().filter_map(left_out));
         params
     }
 }
 
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "program={},buffer={}", self.program, self.buffer)
+        write!(f, "program={},buffer={}", self.program, self.buffer)?;
+        match Times::NAMES.iter().find(|(_, times)| *times == self.times) {
+            Some((name, times)) if *times != Times::All => write!(f, ",times={name}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -144,12 +189,37 @@ mod tests {
     }
 
     #[test]
+    fn of_each_flash_drive_the_flush_alone_takes_time_or_nothing_does() {
+        let is_flush = |p: &&Param| ["flush_overhead_ns", "flush_ns"].contains(&p.name);
+        let has_flash = |e: &&&DeviceEntry| e.params.iter().any(|p| p.name == "program_ns");
+        let mut seen = 0;
+        for entry in wp_device::DEVICES.iter().filter(has_flash) {
+            let flush = entry.params.iter().find(is_flush).expect("each answers a FLUSH");
+            seen += u32::from(flush.value > 1);
+            let made = |times: &str| {
+                let scale = Scale::parse(times).expect("a scale");
+                assert!(scale.to_string().ends_with(times), "{scale}");
+                let params = scale.apply(entry, Vec::new());
+                let all: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+                assert!(entry.make(&all).is_ok(), "{} {times}", entry.name);
+                let of = |key: &str| params.iter().rfind(|(k, _)| k == key).map(|(_, v)| *v);
+                [of("program_ns"), of("command_ns"), of(flush.name)]
+            };
+            assert_eq!(made("times=flush"), [Some(1), Some(1), None], "{}", entry.name);
+            let none = (flush.value > 1).then_some(1);
+            assert_eq!(made("times=none"), [Some(1), Some(1), none], "{}", entry.name);
+        }
+        assert!(seen > 5, "{seen} drives whose FLUSH takes time");
+    }
+
+    #[test]
     fn a_scale_that_is_none_is_told() {
         for (text, said) in [
             ("program=0", "write a factor"),
             ("buffer=1/0", "write a factor"),
             ("program", "write a factor"),
-            ("erase=2", "use program or buffer"),
+            ("erase=2", "use program, buffer or times"),
+            ("times=read", "times=all, flush or none"),
             ("program=1000000", "up to 1000"),
         ] {
             let e = Scale::parse(text).expect_err(text);

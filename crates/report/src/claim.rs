@@ -75,6 +75,48 @@ impl Verdict {
     }
 }
 
+/// The times of a drive that a claim needs to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Needs {
+    /// None.
+    Nothing,
+    /// Those of a FLUSH.
+    Flush,
+    /// More than those.
+    Drive,
+}
+
+impl Needs {
+    /// All, from least to most.
+    pub const ALL: [Needs; 3] = [Needs::Nothing, Needs::Flush, Needs::Drive];
+
+    /// The least with which a claim holds: its verdicts on the whole drive, where the times of a
+    /// FLUSH alone count, and where none do, if it ran there. `None`: it does not hold on the whole
+    /// drive, and its other verdicts do not count.
+    pub fn of(verdicts: &[Verdict]) -> Option<Needs> {
+        let holds = |at: usize| {
+            let found = verdicts.get(at);
+            found.is_some_and(|v| matches!(v, Verdict::Match | Verdict::FollowsFromInputs))
+        };
+        match [holds(0), holds(1), holds(2)] {
+            [false, _, _] => None,
+            [_, _, true] => Some(Needs::Nothing),
+            [_, true, _] => Some(Needs::Flush),
+            _ => Some(Needs::Drive),
+        }
+    }
+
+    /// In a word, as pins and documents have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Needs::Nothing => "nothing",
+            Needs::Flush => "flush",
+            Needs::Drive => "drive",
+        }
+    }
+}
+
 /// A claim with our number and the verdict; serialised, it is one element of `claims.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {

@@ -63,6 +63,7 @@ fn input() -> Input {
         id: c.id.clone(),
         rule: c.rule.clone().unwrap_or_default(),
         null: c.null.clone().unwrap_or_default(),
+        needs: None,
     });
     Input {
         papers: PAPERS.map(paper).into(),

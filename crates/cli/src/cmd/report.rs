@@ -106,11 +106,13 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
 /// Everything that folders of results hold, for a page.
 pub fn input(dirs: &[PathBuf]) -> Result<Input, Refusal> {
     let claims = Claims::fixed();
+    let needs = wp_papers::perturb::needs::Pins::committed();
     let rules = claims.iter().map(|c| Rule {
         paper: c.paper.clone(),
         id: c.id.clone(),
         rule: c.rule.clone().unwrap_or_default(),
         null: c.null.clone().unwrap_or_default(),
+        needs: needs.of(&c.paper, &c.id),
     });
     let mut input = Input {
         rules: rules.collect(),

@@ -7,6 +7,7 @@
 //! profile is changed for the whole process ([`wp_machine::scale`]).
 
 mod figures;
+pub mod needs;
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use wp_base::phrase;
 use super::html::Html;
 use super::scale::number;
 use super::words::{self, Lang, Text};
-use crate::claim::{Judged, Kind, PaperValue, Verdict};
+use crate::claim::{Judged, Kind, Needs, PaperValue, Verdict};
 
 /// How a verdict stands on the page.
 impl Verdict {
@@ -49,6 +49,17 @@ impl Verdict {
             h.text(" ");
             h.text(self.word().of(lang));
         });
+    }
+}
+
+impl Needs {
+    /// What is said of it on the page.
+    fn word(self) -> Text {
+        match self {
+            Needs::Nothing => words::NEEDS_NOTHING,
+            Needs::Flush => words::NEEDS_FLUSH,
+            Needs::Drive => words::NEEDS_DRIVE,
+        }
     }
 }
 
@@ -116,6 +127,8 @@ pub struct Claim {
     pub rule: Remark,
     /// What the null predictor is; from the claims file.
     pub null_is: Remark,
+    /// What of the drive's times the verdict needs, if that was found out.
+    pub needs: Option<Needs>,
 }
 
 impl Claim {
@@ -141,6 +154,7 @@ impl Claim {
             why: Remark::english(&judged.why),
             rule: Remark::english(""),
             null_is: Remark::english(""),
+            needs: None,
         }
     }
 
@@ -303,6 +317,13 @@ fn row(c: &Claim, lang: Lang, h: &mut Html) {
                         h.leaf("span", text.attrs(lang), &text.text);
                     });
                 }
+            }
+            if let Some(needs) = c.needs {
+                h.el("small", &[], |h| {
+                    h.leaf("i", &[], words::NEEDS.of(lang));
+                    h.text(" ");
+                    h.text(needs.word().of(lang));
+                });
             }
         });
         let unit = if c.unit.is_empty() { String::new() } else { format!(" {}", c.unit) };

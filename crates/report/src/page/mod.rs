@@ -40,7 +40,7 @@ pub use self::scale::number;
 pub use self::source::{About, Reproduced, Source, Varied};
 pub use self::table::{Cell, Table};
 pub use self::words::{Lang, Text};
-use crate::claim::Judged;
+use crate::claim::{Judged, Needs};
 use crate::document::{self, DocumentError};
 
 /// Results of a paper.
@@ -124,6 +124,8 @@ pub struct Rule {
     pub rule: String,
     /// What the null predictor is; may be empty.
     pub null: String,
+    /// What of the drive's times its verdict needs, if that was found out.
+    pub needs: Option<Needs>,
 }
 
 /// What a page is made of.
@@ -166,6 +168,7 @@ fn claims(paper: &Paper, input: &Input, lang: Lang) -> Vec<Claim> {
         if let Some(r) = input.rules.iter().find(is_it) {
             claim.rule = said(&r.rule);
             claim.null_is = said(&r.null);
+            claim.needs = r.needs;
         }
         claim.why = said(&claim.why.text);
         claim

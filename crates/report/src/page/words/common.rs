@@ -60,6 +60,10 @@ texts! {
     WHY: "why", "이유";
     RULE: "counted", "세는 규칙";
     NULL_IS: "null predictor", "귀무 예측";
+    NEEDS: "of the drive's times", "드라이브의 시간 중에서";
+    NEEDS_NOTHING: "it needs none to hold", "어느 것도 필요하지 않습니다";
+    NEEDS_FLUSH: "it follows from those of the FLUSH alone", "FLUSH의 시간만으로 나옵니다";
+    NEEDS_DRIVE: "it needs more than those of the FLUSH", "FLUSH 말고 다른 시간도 필요합니다";
     COMMAND: "Command", "명령";
     HASH: "Result", "결과";
     DIGEST: "SHA-256 of claims.json", "claims.json의 SHA-256";

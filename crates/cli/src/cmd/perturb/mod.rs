@@ -1,6 +1,8 @@
-//! `perturb`: the papers' figures on a perturbed device profile.
+//! `perturb`: the papers' figures and claims on a perturbed device profile.
 //!
 //! A profile is changed for a whole process, so each change is a process of its own.
+
+mod claims;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
 use wp_machine::host::{group, program};
@@ -30,12 +33,19 @@ const LINE: &str = "a string takes it";
 #[command(after_help = "Examples:\n\
     \x20 writepath perturb\n\
     \x20 writepath perturb ext4-fsync\n\
-    \x20 writepath perturb inode-trim --device-scale program=2")]
+    \x20 writepath perturb inode-trim --device-scale program=2\n\
+    \x20 writepath perturb ext4-fsync --claims")]
 pub struct Args {
     /// Papers whose figures to repeat [default: all]
     ///
     /// ext4-fsync, f2fs-oprw, direct-io, inode-trim, journal-conflict.
     papers: Vec<String>,
+    /// Judge claims where only a FLUSH takes time, or nothing of the drive
+    ///
+    /// Says of each claim what of the drive's times its verdict needs: nothing, flush or drive.
+    /// Exit 1 if that is not as pinned (papers/needs.toml).
+    #[arg(long)]
+    claims: bool,
     /// Seed of every random stream
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -48,7 +58,9 @@ pub struct Args {
     /// Parallel processes [default: number of cores]
     #[arg(long, value_name = "N")]
     jobs: Option<std::num::NonZeroUsize>,
-    /// Print the figures on one scaled drive only: program=2,buffer=1/2
+    /// Print figures or claims on one scaled drive only
+    ///
+    /// program=2,buffer=1/2 (factors), times=flush or times=none (which times of the drive count).
     #[arg(long, value_name = "SCALE")]
     device_scale: Option<String>,
 }
@@ -70,12 +82,14 @@ pub fn run(a: &Args, out: &Out) -> ExitCode {
     }
     match &a.device_scale {
         Some(text) => match Scale::parse(text) {
+            Ok(scale) if a.claims => claims::on_one_drive(a, scale, out),
             Ok(scale) => figures(a, scale, out),
             Err(e) => {
                 let e = format!("device-scale: {e}");
                 out.fail(Exit::Usage, "device-scale", &e, "as program=2,buffer=1/2")
             }
         },
+        None if a.claims => claims::table(a, out),
         None => table(a, out),
     }
 }
@@ -116,74 +130,98 @@ struct Refusal {
     message: String,
 }
 
-/// The figures of another process. Errors: what it said, and its exit code.
-fn other(a: &Args, change: &str) -> Result<Results, (String, u8)> {
-    let host = |e: std::io::Error| (e.to_string(), Exit::HostIo as u8);
-    let mut command = program::command();
-    command.args(["perturb", "--json", "--seed", &a.seed.to_string(), "--device-scale", change]);
-    let done = group::output(command.args(&a.papers)).map_err(host)?;
-    let text = String::from_utf8_lossy(&done.stdout);
-    let code = done.status.code().and_then(|c| u8::try_from(c).ok());
-    if code == Some(0) {
-        let wrong = |e| (format!("the figures of the other process: {e}"), Exit::Bug as u8);
-        return document::read(&text).map_err(wrong);
-    }
-    let said = document::read(&text).map_or(String::new(), |Refused { error }| error.message);
-    let said = format!("{} {said}", String::from_utf8_lossy(&done.stderr).trim());
-    Err((said.trim().to_owned(), code.unwrap_or(Exit::Interrupted as u8)))
+/// A run of this verb on one drive, in a process of its own: its papers, and what is changed.
+struct Task<'a> {
+    papers: Vec<&'a str>,
+    change: &'a str,
 }
 
-/// All changes beside each other, and their outcome.
-fn table(a: &Args, out: &Out) -> ExitCode {
-    if let Err(code) = outputs::folder(&a.out, out) {
-        return code;
+impl Task<'_> {
+    fn name(&self, a: &Args) -> String {
+        let change = if self.change.is_empty() { "unchanged" } else { self.change };
+        if a.claims { format!("{} {change}", self.papers.join(" ")) } else { change.to_owned() }
     }
-    let kept = match Keep::new(&a.out, "perturb", &format!("{:?} {}", a.papers, a.seed)) {
-        Ok(kept) => kept,
-        Err(e) => return out.host_error(std::path::Path::new("this program"), &e),
-    };
+
+    /// What it printed. Errors: what it said, and its exit code.
+    fn result<T: DeserializeOwned>(&self, a: &Args) -> Result<T, (String, u8)> {
+        let host = |e: std::io::Error| (e.to_string(), Exit::HostIo as u8);
+        let mut command = program::command();
+        command.args(["perturb", "--json", "--seed", &a.seed.to_string()]);
+        command.args(["--device-scale", self.change]).args(a.claims.then_some("--claims"));
+        let done = group::output(command.args(&self.papers)).map_err(host)?;
+        let text = String::from_utf8_lossy(&done.stdout);
+        let code = done.status.code().and_then(|c| u8::try_from(c).ok());
+        if code == Some(0) {
+            let wrong = |e| (format!("the answer of the other process: {e}"), Exit::Bug as u8);
+            return document::read(&text).map_err(wrong);
+        }
+        let said = document::read(&text).map_or(String::new(), |Refused { error }| error.message);
+        // Its progress is not why it failed.
+        let noted = String::from_utf8_lossy(&done.stderr);
+        let noted: Vec<&str> = noted.lines().filter(|l| !l.contains(" so far: ")).collect();
+        let said = format!("{} {said}", noted.join("\n").trim());
+        Err((said.trim().to_owned(), code.unwrap_or(Exit::Interrupted as u8)))
+    }
+}
+
+/// The results of all tasks, in their order; what an earlier run kept is not run again.
+fn in_processes<T: Serialize + DeserializeOwned + Send + Sync>(
+    a: &Args,
+    out: &Out,
+    tasks: &[Task<'_>],
+) -> Result<Vec<T>, ExitCode> {
+    outputs::folder(&a.out, out)?;
+    let asked = format!("{:?} {} {}", a.papers, a.claims, a.seed);
+    let kept = Keep::new(&a.out, "perturb", &asked)
+        .map_err(|e| out.host_error(std::path::Path::new("this program"), &e))?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = a.jobs.map_or_else(cores, std::num::NonZeroUsize::get);
-    let all: Vec<&str> = std::iter::once("").chain(CHANGES).collect();
     let (shown, ended) = (Progress::new("perturb"), AtomicU64::new(0));
-    shown.at(0, all.len() as u64, "changes");
-    let name =
-        |change: &str| if change.is_empty() { "unchanged".to_owned() } else { change.to_owned() };
-    let done = each(
-        jobs,
-        all.len(),
-        || (),
-        |(), n| {
-            let change = all[n];
-            let found = kept.find(change).filter(|_| !a.again);
-            let result = found.map_or_else(
-                || {
-                    let measured = other(a, change)?;
-                    kept.note(change, &measured)
-                        .map(|()| measured)
-                        .map_err(|e| (e.to_string(), Exit::HostIo as u8))
-                },
-                Ok,
-            );
-            let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;
-            shown.at(ended, all.len() as u64, format_args!("changes; done: {}", name(change)));
-            Some(result)
-        },
-    );
+    shown.at(0, tasks.len() as u64, "runs");
+    let one = |(): &mut (), n: usize| {
+        let task = &tasks[n];
+        let name = task.name(a);
+        let found = kept.find(&name).filter(|_| !a.again);
+        let result = found.map_or_else(
+            || {
+                let measured = task.result(a)?;
+                kept.note(&name, &measured)
+                    .map(|()| measured)
+                    .map_err(|e| (e.to_string(), Exit::HostIo as u8))
+            },
+            Ok,
+        );
+        let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;
+        shown.at(ended, tasks.len() as u64, format_args!("runs; done: {name}"));
+        Some(result)
+    };
+    let done = each(jobs, tasks.len(), || (), one);
     drop(shown);
     let mut measured = Vec::new();
-    for (change, found) in all.iter().zip(done) {
+    for (task, found) in tasks.iter().zip(done) {
         match found {
             Some(Ok(one)) => measured.push(one),
             Some(Err((said, code))) => {
-                let what = format!("{change}: {said}");
+                let what = format!("{}: {said}", task.name(a));
                 let help = "finished parts are kept: run the same command to continue";
-                return out.fail(Exit::of(code), "run", &what, help);
+                return Err(out.fail(Exit::of(code), "run", &what, help));
             }
             None => unreachable!("no piece ends it"),
         }
     }
-    answer(a, out, &measured)
+    Ok(measured)
+}
+
+/// All changes beside each other, and their outcome.
+fn table(a: &Args, out: &Out) -> ExitCode {
+    let papers: Vec<&str> = a.papers.iter().map(String::as_str).collect();
+    let changes = std::iter::once("").chain(CHANGES);
+    let tasks: Vec<Task<'_>> =
+        changes.map(|change| Task { papers: papers.clone(), change }).collect();
+    match in_processes::<Results>(a, out, &tasks) {
+        Ok(measured) => answer(a, out, &measured),
+        Err(code) => code,
+    }
 }
 
 /// The table and its document; exit 1 where a move or its reason is not as it is said here.
