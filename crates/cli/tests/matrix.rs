@@ -65,11 +65,18 @@ fn what_cannot_be_asked_of_a_matrix_is_one_clear_error() {
     let a = writepath(&["matrix", "--only", "xfs"], None);
     assert_eq!(a.code, Some(2));
     assert!(a.stderr.contains("--only xfs: matches no combination"), "{}", a.stderr);
-    for (scale, said) in [("program=0", "write a factor"), ("flash=2", "program or buffer")] {
+    let wrong = [
+        ("program=0", "write a factor"),
+        ("flash=2", "program, buffer or times"),
+        ("times=read", "times=all, flush or none"),
+    ];
+    for (scale, said) in wrong {
         let a = writepath(&["perturb", "--device-scale", scale], None);
         assert_eq!(a.code, Some(2));
         assert!(a.stderr.contains("device-scale: ") && a.stderr.contains(said), "{}", a.stderr);
     }
+    let a = writepath(&["perturb", "--claims", "--device-scale", "times=flush"], None);
+    assert_eq!((a.code, a.stderr.contains("takes one paper")), (Some(2), true), "{}", a.stderr);
     let a = writepath(&["perturb", "xfs-fsync"], None);
     assert_eq!((a.code, a.stderr.contains("no paper called `xfs-fsync`")), (Some(2), true));
 }
@@ -87,6 +94,10 @@ fn the_profile_changes_for_the_process_and_every_figure_that_a_program_is_in_mov
     let name = "ext4-fsync figure 10: latency of the fsync, 3.8, allocating, 1 file";
     let of = |f: &serde_json::Map<String, Value>| f[name].as_f64().expect("a number");
     assert!(of(&after) > 1.2 * of(&before), "{} {}", of(&before), of(&after));
+    // Without the rest of the drive the FLUSH is left, and without that the host.
+    let (flush, none) = (figures("times=flush"), figures("times=none"));
+    assert!(of(&before) > of(&flush) && of(&flush) > 2.0 * of(&none), "{flush:?} {none:?}");
+    assert!(of(&none) > 0.0, "the host takes its time");
 }
 
 #[test]
