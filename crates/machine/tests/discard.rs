@@ -278,8 +278,13 @@ fn theirs(image: &std::path::Path, dir: &std::path::Path) -> Option<Seen> {
     std::fs::create_dir(&at).expect("made");
     let (i, m) = (image.display().to_string(), at.display().to_string());
     let trace = Bios::new(8192).ok()?;
+    // Taken before the trace: what another test's loop device of that number did is not ours.
+    let taken = host::run("losetup", &["--find", "--show", &i])?;
     trace.enable(true).expect("traced");
-    host::run("mount", &["-o", "loop,discard", "-t", "ext4", &i, &m])?;
+    let mounted = host::run("mount", &["-o", "discard", "-t", "ext4", &taken, &m]);
+    // From now on it goes with the mount.
+    host::run("losetup", &["--detach", &taken]);
+    mounted?;
     let device = host::run("findmnt", &["-n", "-o", "MAJ:MIN", &m]);
     let done = (|| {
         for n in 0..FILES {
