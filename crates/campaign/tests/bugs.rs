@@ -123,7 +123,9 @@ fn bugs_are_found_where_they_are_and_not_where_they_were_mended() {
         let shown =
             show(bug, among, 2, &|_| {}, &|| true).expect("played").expect("not interrupted");
         assert!(shown.holds(), "{shown:#?}");
-        assert!(shown.fixed.raw > 100 || shown.fixed.refused.is_some(), "{shown:#?}");
+        // Each fsync of this one sends a write or two, so little is in doubt.
+        let least = if id == "N70" { 20 } else { 100 };
+        assert!(shown.fixed.raw > least || shown.fixed.refused.is_some(), "{shown:#?}");
     }
 }
 
