@@ -23,8 +23,9 @@ pub const PAPERS: [&str; 5] =
 /// times but those of a FLUSH left out; all times left out.
 const DRIVES: [&str; 3] = ["times=all", "times=flush", "times=none"];
 
-/// Those of [`DRIVES`] on which a paper runs. The threads of journal-conflict run for a time, and a
-/// drive that answers at once lets them do so much in it that the run does not end.
+/// The drives on which a paper runs, as [`wp_machine::scale::Scale::parse`] reads them. The threads
+/// of journal-conflict run for a time, and a drive that answers at once lets them do so much in it
+/// that the run does not end.
 pub fn drives(slug: &str) -> &'static [&'static str] {
     if slug == journal_conflict::SLUG { &DRIVES[..2] } else { &DRIVES }
 }
