@@ -17,7 +17,8 @@ pub fn crc32_le(seed: u32, bytes: &[u8]) -> u32 {
 }
 
 /// What a fixed number of bytes does to a CRC-32 that stood before them: with it the checksum of a
-/// whole comes from those of its parts ([`crc32_le`] or [`crc32c`] from 0 on), without their bytes.
+/// whole comes from those of its parts ([`crc32_le`] or [`crc32c()`] from 0 on), without their
+/// bytes.
 ///
 /// Checksums without inversion are linear: that of `a` and `b` from `seed` on is that of `b` from 0
 /// on, plus what as many zeroes make of that of `a` from `seed` on.
