@@ -136,7 +136,7 @@ impl MountOptions {
         }
         let why = match () {
             () if !matches!(self.fsync_mode, FsyncMode::Posix | FsyncMode::PosixFixed) => {
-                "rflush needs fsync_mode=posix: the others flush with their last node, or not"
+                "rflush needs fsync_mode=posix or posix_fixed: others flush with the last node, or not"
             }
             () if !self.barrier => "rflush with nobarrier: there is no flush to narrow",
             () if self.oprw => "rflush with oprw: a zoned drive keeps a prefix of each zone",

@@ -80,15 +80,17 @@ pub(super) fn compared(
         chosen.states.iter().zip(&here).zip(&there).map(|((s, a), b)| (s, a, b)).collect();
     let different: Vec<(&LogState, String)> =
         pairs.iter().filter_map(|(s, a, b)| Some((*s, difference(a, b)?))).collect();
-    let refused = pairs.iter().filter(|(_, a, b)| a.tree.is_err() && b.tree.is_err()).count();
+    let is_refused = |a: &Mounted, b: &Mounted| a.tree.is_err() && a.tree == b.tree;
+    let refused = pairs.iter().filter(|(_, a, b)| is_refused(a, b)).count();
     let (all, differing) = (pairs.len(), different.len());
     let prefixes = all.saturating_sub(explored);
+    let same = all - differing - refused;
     let mut text = format!(
         "states of 1's log: {} of {}, and {prefixes} prefixes, mounted by both kernels: {} \
          recovered to the same, {differing} to others\n",
         all - prefixes,
         chosen.of,
-        all - differing,
+        same,
     );
     if refused > 0 {
         text.push_str(&format!("  {refused} that both refuse to mount\n"));
@@ -100,10 +102,11 @@ pub(super) fn compared(
     let documents =
         different.iter().map(|(s, w)| json!({ "frame": s.frame, "lost": s.lost, "difference": w }));
     let document = json!({
-        "of": chosen.of, "mounted": all, "prefixes": prefixes, "equal": all - differing,
+        "of": chosen.of, "mounted": all, "prefixes": prefixes, "equal": same,
         "refused_by_both": refused, "differences": documents.collect::<Vec<_>>(),
     });
-    Ok(Both { text, document, is_same: differing == 0 })
+    // States that nobody mounts are not compared.
+    Ok(Both { text, document, is_same: differing == 0 && same > 0 })
 }
 
 /// The first thing in which two kernels differ about a state. Messages of a check are of its run:
