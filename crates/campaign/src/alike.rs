@@ -133,3 +133,11 @@ pub fn versions(fs: &FsEntry) -> Vec<String> {
     };
     all.iter().map(Version::to_string).filter(|era| is_new(era)).collect()
 }
+
+/// The same from the one on that has the rules of `era`; `None` if `era` is no version of it.
+pub fn versions_from(fs: &FsEntry, era: &str) -> Option<Vec<String>> {
+    let rules = |era: &str| set(fs, era, Version::parse(era)?.series());
+    let (first, mut all) = (rules(era)?, versions(fs));
+    let at = all.iter().position(|other| rules(other).as_ref() == Some(&first))?;
+    Some(all.split_off(at))
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wp_campaign::alike::versions;
+use wp_campaign::alike::{versions, versions_from};
 use wp_campaign::{Alike, Bench, Campaign, Findings, Of, Source, run};
 use wp_machine::registry;
 
@@ -72,4 +72,21 @@ fn versions_differ_in_a_rule() {
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{}", entry.name);
         assert_eq!(all.first().map(String::as_str), Some(entry.kernels[0]), "{}", entry.name);
     }
+}
+
+/// A version stands in the row of the oldest one with its rules, and that is where it begins.
+#[test]
+fn versions_begin_with_the_rules_of_one() {
+    for fs in ["ext4", "f2fs", "nilfs2", "btrfs"] {
+        let entry = registry::find_fs(fs).expect("a file system");
+        let all = versions(entry);
+        assert_eq!(versions_from(entry, &all[0]).as_ref(), Some(&all), "{fs}");
+        assert_eq!(versions_from(entry, &all[7]).as_deref(), Some(&all[7..]), "{fs}");
+        let newest = versions_from(entry, entry.newest()).expect("it has these rules");
+        assert!(!newest.is_empty() && all.ends_with(&newest), "{fs}: {newest:?}");
+        assert_eq!(versions_from(entry, "never"), None, "{fs}");
+    }
+    let ext4 = registry::find_fs("ext4").expect("a file system");
+    let from = versions_from(ext4, "5.5.3").expect("it has these rules");
+    assert_eq!(from[0], "5.5", "{from:?}");
 }

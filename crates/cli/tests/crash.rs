@@ -221,6 +221,7 @@ fn nothing_explored_is_no_success() {
         (2, "two settings are compared", &["compare", one, "--fs=f2fs", "--fs=ext4", "--fs=btrfs"]),
         (2, "--state-file", &["compare", one, "--fs", "f2fs", "--state-file", "s"]),
         (2, "is of one file system", &[one, "--fs", "f2fs", "--every-mode", "--accept", "a"]),
+        (2, "3.3 to 6.18, not 2.6", &[one, "--fs", "ext4,era=2.6", "--every-version"]),
         (4, "all 2 calls failed", &["wrong"]),
     ];
     for (code, words, args) in cases {
@@ -237,6 +238,23 @@ fn nothing_explored_is_no_success() {
     assert_ne!(a.code, 0, "{}", a.stdout);
     assert!(a.stdout.contains("calls failed: step "), "{}{}", a.stdout, a.stderr);
     assert!(a.stdout.contains("ENOSPC") || a.stdout.contains("bytes written"), "{}", a.stdout);
+}
+
+/// `era` is the version to begin with, and all are repeated without one.
+#[test]
+fn every_version_begins_with_the_one_that_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = "open 0 a rw,creat; fsync 0";
+    let versions = |fs: &[&str]| {
+        let a = writepath(dir.path(), &[&["crash", program, "--every-version", "--json"], fs]);
+        assert_eq!(a.code, 0, "{fs:?}: {}", a.stderr);
+        lines(&a).iter().filter_map(|l| l["fs"].as_str()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = versions(&[]);
+    assert_eq!(all[0], "ext4,era=3.3");
+    let at = all.iter().position(|fs| fs == "ext4,era=6.8").expect("it has rules of its own");
+    // 6.9 follows the rules of 6.8.
+    assert_eq!(versions(&["--fs", "ext4,era=6.9"]), all[at..]);
 }
 
 #[test]

@@ -81,6 +81,7 @@ pub(super) struct RunArgs {
     /// With several, one line for each: crash states and broken rules, and of one program also sync
     /// latency, FLUSHes and bytes written.
     #[arg(long = "fs", value_name = "FS", default_value = FS)]
+    #[arg(default_value_if("every_version", "true", "ext4"))]
     pub file_systems: Vec<String>,
     /// Repeat in each validated kernel version and equivalent mount mode
     ///
@@ -92,7 +93,7 @@ pub(super) struct RunArgs {
     /// Repeat in every kernel version; what they share is explored once
     ///
     /// Runs the same programs with each set of rules that the modelled kernel versions have, and
-    /// prints one line for each: the oldest version with these rules. They replace `era` in --fs.
+    /// prints one line for each: the oldest version with these rules. It begins with `era` in --fs.
     /// Programs that ask for no rule that differs are not explored again.
     #[arg(long, conflicts_with = "every_mode")]
     pub every_version: bool,

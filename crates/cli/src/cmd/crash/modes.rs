@@ -278,7 +278,8 @@ pub(super) fn run(plan: Modes, out: &Out) -> Result<ExitCode, ExitCode> {
         true if results.is_less => Exit::Simulated,
         true => Exit::Ok,
     };
-    let t = summary(&results, (&what, &first.words, &effort), start.elapsed().as_secs_f64(), left);
+    let seconds = start.elapsed().as_secs_f64();
+    let t = summary(&results, (&what, &first.words, &effort), seconds, (left, is_one));
     let totals = &results.totals;
     let broken: u64 = totals.broken.iter().sum();
     let summary = json!({
@@ -294,7 +295,7 @@ fn summary(
     all: &Results,
     (what, words, effort): (&str, &Words, &Effort),
     seconds: f64,
-    left: &[&str],
+    (left, is_one): (&[&str], bool),
 ) -> String {
     let mut t = all.table.as_ref().map_or_else(String::new, |t| t.text.clone());
     writeln!(
@@ -319,8 +320,12 @@ fn summary(
         .expect(LINE);
     }
     if let Some(next) = left.first() {
-        let which = left.join(" ");
-        writeln!(t, "interrupted; not tried: {which}; go on with --fs {next}").expect(LINE);
+        let (which, every) = match is_one {
+            true => (left.iter().map(|fs| era(fs)).collect(), " --every-version"),
+            false => (left.to_vec(), ""),
+        };
+        let which = which.join(" ");
+        writeln!(t, "interrupted; not tried: {which}; go on with --fs {next}{every}").expect(LINE);
     }
     t
 }

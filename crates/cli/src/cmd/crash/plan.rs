@@ -233,13 +233,19 @@ fn every(
     Ok(all?.concat())
 }
 
-/// A file system with each set of rules.
+/// A file system with each set of rules, from those of its `era` on.
 fn versions(fs: &str) -> Result<Vec<String>, String> {
     let (entry, given) = crate::cmd::file_system(fs)?;
+    let eras = match given.given().find(|(k, _)| *k == "era") {
+        None => alike::versions(entry),
+        Some((_, era)) => {
+            entry.check_era(era)?;
+            alike::versions_from(entry, era).unwrap_or_default()
+        }
+    };
     let kept = given.given().filter(|(k, _)| *k != "era");
     let kept: String = kept.map(|(k, v)| format!(",{k}={v}")).collect();
-    let all = alike::versions(entry).into_iter();
-    Ok(all.map(|era| format!("{},era={era}{kept}", entry.name)).collect())
+    Ok(eras.iter().map(|era| format!("{},era={era}{kept}", entry.name)).collect())
 }
 
 /// A file system in each validated version and mode.
