@@ -15,8 +15,10 @@ NOBODY = ["unshare", "--user", "--map-user=65534", "--map-group=65534"]
 HAS_NAMESPACES = os.path.exists("/proc/self/ns/user")
 if not HAS_NAMESPACES:
     NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-# After a power failure no process and no shared memory of before is there.
-REBOOTED = ["--ipc", "--pid", "--fork", "--kill-child"]
+# Who owns that user's files.
+OWNER = 0 if HAS_NAMESPACES else 65534
+# After a power failure no process and no shared memory of before is there: `unshare` sees to it.
+REBOOTED = ["--ipc", "--pid", "--fork", "--kill-child"] if HAS_NAMESPACES else []
 
 
 class Wrong(Exception):
@@ -77,7 +79,7 @@ def copy_durably(source, to):
     """Copies a directory tree, and makes it durable."""
     shutil.copytree(source, to, symlinks=True)
     if os.geteuid() == 0:
-        own(to, 0 if HAS_NAMESPACES else 65534)
+        own(to, OWNER)
     fsync_all(to)
 
 

@@ -3,10 +3,12 @@
 
 The check's working directory is the tree; $WRITEPATH_ACKED has what the program had promised by then.
 """
+import fcntl
 import mmap
 import os
 import sys
 import threading
+import time
 
 import calls as c
 
@@ -413,6 +415,69 @@ def n31():
     c.fsync("t")
 
 
+def beside(*programs):
+    """Runs the programs at the same time."""
+    threads = [threading.Thread(target=program) for program in programs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def n39():
+    def first():
+        c.write(a, "A", 1)
+        os.fsync(a)
+
+    def second():
+        c.write(b, "N")
+        # Takes 2.4 ms: the data go to the drive while the other's last FLUSH is under way.
+        for n in range(40):
+            cold[n * c.BLOCK]
+        os.fsync(b)
+        c.promise("new")
+
+    a, b, cold = c.create("a"), c.create("b"), slow_pages("O", 40)
+    c.write(a, "O")
+    c.write(b, "O")
+    c.sync()
+    beside(first, second)
+
+
+def n39_check(promised):
+    if "new" in promised and c.content("b") != b"N" * c.BLOCK:
+        return "the file was synced with new bytes, and has the old ones"
+
+
+def n43():
+    def commit():
+        fcntl.ioctl(a, c.ATOMIC_COMMIT)
+
+    def other():
+        # By then the commit has changed block 0, and waits for the node of block 1953.
+        time.sleep(250e-6)
+        os.fsync(a)
+
+    def change(letter):
+        c.write(a, letter)
+        c.write(a, letter, 1953)
+        c.sync()
+
+    a = c.create("a")
+    change("O")
+    c.promise("old")
+    fcntl.ioctl(a, c.ATOMIC_START)
+    change("N")
+    c.drop_caches("1")
+    beside(commit, other)
+
+
+def n43_check(promised):
+    found = c.content("a") or b""
+    if "old" in promised and found[:1] != found[-1:]:
+        return f"half of an atomic commit: block 0 has {found[:1]}, block 1953 has {found[-1:]}"
+
+
 def setting(fs, **options):
     return {"--fs": fs, **{f"--{name}": value for name, value in options.items()}}
 
@@ -420,6 +485,7 @@ def setting(fs, **options):
 # Options of `kernel-lab`. Each mount of NILFS2 takes a second: fewer of its states.
 BTRFS = setting("btrfs")
 NILFS2 = setting("nilfs2", sample="40")
+FAST = setting("ext4", mkfs="-O fast_commit")
 ARGUMENTS = {
     "N2": setting("f2fs", mount="fsync_mode=posix"),
     "N3": setting("f2fs", mount="mode=lfs,fsync_mode=strict"),
@@ -439,6 +505,9 @@ ARGUMENTS = {
     "N29": setting("f2fs"),
     "N30": setting("f2fs", mount="fsync_mode=strict"),
     "N31": BTRFS,
+    # A drive that does other work beside a FLUSH.
+    "N39": {**FAST, "--device": "990pro-2tb,capacity_bytes=536870912,flush_overhead_ns=1000000"},
+    "N43": setting("f2fs"),
 }
 
 

@@ -11,6 +11,8 @@ RDWR = os.O_RDWR | os.O_CREAT
 # Linux' numbers: include/uapi/linux/btrfs.h, include/uapi/linux/fs.h.
 SUBVOL_CREATE, SNAP_CREATE, SHUTDOWN = 0x5000940E, 0x50009401, 0x8004587D
 SHUTDOWN_NOSYNC = 2
+# Linux' include/uapi/linux/f2fs.h.
+ATOMIC_START, ATOMIC_COMMIT = 0xF501, 0xF502
 
 libc = ctypes.CDLL(None, use_errno=True)
 
