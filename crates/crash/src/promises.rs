@@ -407,7 +407,7 @@ impl Judge<'_> {
             }
         }
         for file in self.outcome.files.iter().filter(|f| within(&f.path)) {
-            if self.ledger.had(&file.path, (covers, self.begun)).next().is_none() {
+            if !self.ledger.may_have(&file.path, (covers, self.begun)) {
                 out.push(Violation {
                     rule,
                     path: file.path.clone(),

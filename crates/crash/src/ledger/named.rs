@@ -70,6 +70,31 @@ impl Ledger {
         self.led_to(path, versions).flatten()
     }
 
+    /// Was there something of this name in these versions, or in a directory that has moved here
+    /// since, with a name that had left it? Nobody has promised that the directory is without it.
+    pub(crate) fn may_have(&self, path: &str, versions: (u32, u32)) -> bool {
+        !self.may_lead_to(path, versions).is_empty()
+    }
+
+    fn may_lead_to(&self, path: &str, versions: (u32, u32)) -> Vec<Object> {
+        let mut all: Vec<Object> = self.had(path, versions).collect();
+        if let Some((parent, name)) = path.rsplit_once('/') {
+            for dir in self.may_lead_to(parent, versions) {
+                for path in self.paths_of(dir, versions).filter(|p| *p != parent) {
+                    all.extend(self.had(&format!("{path}/{name}"), versions));
+                }
+            }
+        }
+        all
+    }
+
+    /// The names that an object had in these versions.
+    fn paths_of(&self, object: Object, versions: (u32, u32)) -> impl Iterator<Item = &str> {
+        let all = self.by_name.get_or_init(|| by_name(&self.names));
+        let had = move |path: &&String| self.had(path, versions).any(|o| o == object);
+        all.keys().filter(had).map(String::as_str)
+    }
+
     /// Did the name lead to something else than `object`, or to nothing, in one of these versions?
     pub(crate) fn has_left(&self, path: &str, versions: (u32, u32), object: Object) -> bool {
         self.led_to(path, versions).any(|o| o != Some(object))
@@ -111,5 +136,28 @@ mod tests {
             }
         }
         assert_eq!(ledger.had("a", (0, u32::MAX)).collect::<Vec<_>>(), [1, 4]);
+    }
+
+    /// `rename a/x/f g; rename a/x a/y; rename a c`.
+    #[test]
+    fn what_has_left_a_directory_may_be_where_it_moves() {
+        let tree = |names: &[(&str, Object)]| {
+            Rc::new(names.iter().map(|(p, o)| ((*p).to_owned(), *o)).collect::<Names>())
+        };
+        let mut ledger = Ledger::new(&[], 4096);
+        ledger.names = vec![
+            tree(&[("a", 1), ("a/x", 2), ("a/x/f", 3)]),
+            tree(&[("a", 1), ("a/x", 2), ("g", 3)]),
+            tree(&[("a", 1), ("a/y", 2), ("g", 3)]),
+            tree(&[("c", 1), ("c/y", 2), ("g", 3)]),
+        ];
+        for path in ["a/x/f", "a/y/f", "c/x/f", "c/y/f", "c/x", "g"] {
+            assert!(ledger.may_have(path, (0, 3)), "{path}");
+        }
+        // It had left the directory when that was promised.
+        for path in ["a/x/f", "a/y/f", "c/x/f", "c/y/f"] {
+            assert!(!ledger.may_have(path, (1, 3)), "{path}");
+        }
+        assert!(!ledger.may_have("c/g", (0, 3)) && !ledger.may_have("f", (0, 3)));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use wp_base::plain::Shown as _;
@@ -94,6 +95,8 @@ pub struct ExploreArgs {
     #[arg(help_heading = "Checks")]
     pub(super) workers: Option<usize>,
     /// Stop the exploration after this time: 90s, 5m
+    ///
+    /// The states that the guest's kernel mounts (kernel-lab --sample) have this time as well.
     #[arg(long, value_name = "TIME")]
     #[arg(help_heading = "Crash states")]
     pub(super) budget: Option<String>,
@@ -190,6 +193,12 @@ impl ExploreArgs {
     pub fn check(&self) -> Option<(&str, bool)> {
         let (run, stays) = (self.checks.check.as_deref(), self.checks.checker.as_deref());
         run.map(|line| (line, false)).or(stays.map(|line| (line, true)))
+    }
+
+    /// The end of each piece of work (`--budget`). Errors: what is no time; that was told.
+    pub fn limit(&self, out: &Out) -> Result<Option<Duration>, ExitCode> {
+        let effort = Effort::new(self.workers, self.budget.as_deref());
+        Ok(effort.map_err(|e| e.told(out))?.limit)
     }
 
     /// Errors: an option that only an exploration has, and whoever says it wants none.

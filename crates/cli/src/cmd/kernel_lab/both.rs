@@ -72,7 +72,7 @@ pub(super) fn compared(
     let mut each = [Vec::new(), Vec::new()];
     for (all, (session, program)) in each.iter_mut().zip([one, two]) {
         let check = guest_check(states, &program.folder);
-        *all = mounted(session, program, check, &chosen.states, out)?;
+        *all = mounted(session, program, check, (&chosen.states, states.limit(out)?), out)?;
     }
     let [here, there] = each;
     // Whoever interrupts it has what both have mounted.

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wp_base::Sector;
@@ -76,7 +76,7 @@ fn release(version: &str) -> &str {
 /// Has the guest's kernel mount some of the states. Errors: the exit code, after saying why.
 fn beside(
     session: &Session,
-    (program, explore, _): Asked<'_>,
+    (program, explore, args): Asked<'_>,
     (recover_as, explored): (&str, &ExploredLog),
     out: &Out,
 ) -> Result<Beside, ExitCode> {
@@ -96,7 +96,8 @@ fn beside(
     let chosen = (n, &explored.failures[..]);
     let sample = sample_log(run, (*space, plan, *seed), chosen, &go_on);
     let sample = sample.map_err(|e| out.machine_error(&e))?;
-    let mounted = mounted(session, program, None, &sample.states, out)?;
+    let chosen = (&sample.states[..], args.limit(out)?);
+    let mounted = mounted(session, program, None, chosen, out)?;
     let (entry, options) =
         recoverable(recover_as).map_err(|e| out.fail(Exit::Usage, "recover-as", &e, ""))?;
     let (mut differences, mut refused) = (Vec::new(), 0);
@@ -126,7 +127,8 @@ fn beside(
         "refused_by_both": refused,
         "differences": documents.collect::<Vec<_>>(),
     });
-    let is_sound = differences.is_empty();
+    // States of which none is mounted are not compared.
+    let is_sound = differences.is_empty() && (all > 0 || sample.states.is_empty());
     text.push_str(&kept(explore, differences.iter().map(|d| d.0), run.bytes(), out)?);
     Ok(Beside { text, document: ("kernel", document), is_sound })
 }
@@ -163,13 +165,13 @@ pub(super) fn name(state: &LogState) -> String {
     format!("{}:{}", state.frame, lost.join(","))
 }
 
-/// What the guest's kernel makes of some states, with `check` in the guest. Errors: the exit code,
-/// after saying why.
+/// What the guest's kernel makes of some states, with `check` in the guest: of the first ones alone,
+/// if `limit` is over before. Errors: the exit code, after saying why.
 pub(super) fn mounted(
     session: &Session,
     program: &Program,
     check: Option<String>,
-    states: &[LogState],
+    (states, limit): (&[LogState], Option<Duration>),
     out: &Out,
 ) -> Result<Vec<Mounted>, ExitCode> {
     let plan = StatesPlan {
@@ -183,9 +185,11 @@ pub(super) fn mounted(
     let scratch = scratch(out)?;
     let shown = Progress::new("kernel-lab");
     let all = states.len() as u64;
+    #[expect(clippy::disallowed_methods, reason = "the budget is of the host")]
+    let begun = Instant::now();
     let mut progress = |done: u64| {
         shown.at(done, all, "states mounted by the guest's kernel");
-        session.stop.load(Ordering::Relaxed)
+        session.stop.load(Ordering::Relaxed) || limit.is_some_and(|l| begun.elapsed() >= l)
     };
     let states = states.iter().map(|s| (s.medium.clone(), s.zones.clone(), s.acked.clone()));
     let states: Vec<_> = states.collect();

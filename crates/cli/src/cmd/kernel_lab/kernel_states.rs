@@ -49,7 +49,8 @@ pub(super) fn run(
     chosen.states.extend(log_prefixes(&run, &go_on).map_err(|e| out.machine_error(&e))?);
     let check = guest_check(states, &program.folder);
     let has_check = check.is_some();
-    let all = mounted(session, program, check, &chosen.states, out)?;
+    let all = mounted(session, program, check, (&chosen.states, states.limit(out)?), out)?;
+    let is_whole = all.len() == chosen.states.len();
     let (all, prefixes) = all.split_at(explored.min(all.len()));
     let rules = judged(&chosen.states, all, prefixes);
     let distinct = all.iter().filter(|m| !m.is_same).count();
@@ -77,10 +78,12 @@ pub(super) fn run(
         "broken_at_prefixes": at_prefixes.collect::<BTreeMap<_, _>>(),
         "found": rules.iter().flat_map(Broken::documents).collect::<Vec<_>>(),
     });
-    let exit = match (go_on(), is_sound) {
-        (false, _) => Exit::Interrupted,
+    let exit = match (is_whole, is_sound) {
+        // What was not mounted may break a rule.
+        (false, true) => Exit::Interrupted,
+        (false, false) if !go_on() => Exit::Interrupted,
         (true, true) => Exit::Ok,
-        (true, false) => Exit::No,
+        (_, false) => Exit::No,
     };
     Ok(out.last_line(exit, &document, &text))
 }
