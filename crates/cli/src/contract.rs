@@ -398,7 +398,7 @@ pub static CONTRACTS: &[Contract] = &[
                 Exit::No,
                 "a power failure lost fsynced data, the program of --run failed, a crash state \
                  breaks a rule, or the kernel recovers one to other files; a test of xfstests \
-                 failed or took too long, or none passed",
+                 failed, panicked or took too long, or none passed",
             ),
             NO_GUEST,
             SIMULATED,

@@ -338,7 +338,6 @@ fn of_guest(tools: &Path, mkfs: &str) -> ProgramPlan {
         rest_s: 0,
         cpu: &PROFILES[0],
         limit: LIMIT,
-        scratch_drive: false,
     }
 }
 

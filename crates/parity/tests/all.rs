@@ -7,6 +7,7 @@ mod crash_failures;
 mod errors;
 mod fast_commits;
 mod found;
+mod fstests;
 mod guest;
 mod host_crash;
 mod mounts;

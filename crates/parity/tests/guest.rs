@@ -182,7 +182,6 @@ fn program(fs: &str, run: &str) -> ProgramPlan {
         rest_s: 60,
         cpu: Profile::find("free").unwrap(),
         limit: std::time::Duration::from_secs(120),
-        scratch_drive: false,
     }
 }
 

@@ -23,7 +23,7 @@ use super::session::{self, Share};
 use super::{Kernel, mkfs_command, quoted};
 
 /// The program in the guest.
-const PROGRAM_C: &str = include_str!("program.c");
+pub(super) const PROGRAM_C: &str = include_str!("program.c");
 /// Directories that every host has, at one of which the file system is.
 const PLACES: [&str; 3] = ["/mnt", "/media", "/srv"];
 /// Variables of the environment that a program gets.
@@ -53,8 +53,6 @@ pub struct ProgramPlan {
     pub cpu: &'static Profile,
     /// Wall-clock time that the guest may take.
     pub limit: Duration,
-    /// Has the guest another drive of the same kind, `/dev/vdc`, with nothing on it?
-    pub scratch_drive: bool,
 }
 
 /// What has come of it.
@@ -106,7 +104,7 @@ impl ProgramPlan {
     }
 
     /// The guest's script. Errors: a file system that is not known.
-    fn script(&self, zoned: bool) -> Result<String, String> {
+    pub(super) fn script(&self, zoned: bool) -> Result<String, String> {
         Ok(format!(
             "cp /share/program /run/program; chmod +x /run/program; uname -r > /share/version\n\
              {}/run/program /dev/vda /dev/vdb {} {} {} {} {} {} {} {} 2> /share/err\n\
@@ -188,14 +186,7 @@ pub fn run_program(
         late |= start.elapsed() > plan.limit;
         stopped || late
     };
-    let other = match plan.scratch_drive {
-        true => {
-            let model = make_device(name, params).map_err(|e| e.to_string())?;
-            Some(Drive::new(name, model, Loss::Model))
-        }
-        false => None,
-    };
-    let ended = session::serve_with(kernel, &share, (drive, other), plan.cpu, &mut stop)?;
+    let ended = session::serve(kernel, &share, drive, plan.cpu, &mut stop)?;
     if ended.stopped {
         return Err(match late {
             true => ProgramError::TooLong(plan.limit, share.read("run.out")),

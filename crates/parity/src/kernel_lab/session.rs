@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use wp_base::Time;
 use wp_base::plain::Shown as _;
 use wp_machine::profile::Profile;
 use wp_serve::drive::Drive;
@@ -113,8 +114,11 @@ pub(super) fn serve(
     cpu: &Profile,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Ended, String> {
-    serve_with(kernel, share, (drive, None), cpu, stop)
+    serve_with(kernel, share, (drive, None), cpu, &mut |_, _| stop())
 }
+
+/// Asked with the guest's time and the drives whether the guest is to be ended.
+pub(super) type Stop<'a> = &'a mut dyn FnMut(Time, &mut [Drive]) -> bool;
 
 /// The same with another drive, if there is one: the guest's third disk.
 pub(super) fn serve_with(
@@ -122,7 +126,7 @@ pub(super) fn serve_with(
     share: &Share,
     (drive, scratch): (Drive, Option<Drive>),
     cpu: &Profile,
-    stop: &mut dyn FnMut() -> bool,
+    stop: Stop<'_>,
 ) -> Result<Ended, String> {
     let at = |e: io::Error| share.error(&e);
     let mut machine = Machine::new();
@@ -140,8 +144,8 @@ pub(super) fn serve_with(
     }
     let mut running = kernel.boot(&share.path, CALENDAR, &disks)?;
     let mut stopped = false;
-    let mut is_over = || {
-        stopped |= stop();
+    let mut is_over = |now: Time, drives: &mut [Drive]| {
+        stopped |= stop(now, drives);
         stopped || running.has_ended()
     };
     machine.serve_guest(&mut guest, &mut is_over)?;

@@ -284,6 +284,12 @@ impl Drive {
         self.written.as_ref().map_or(&[], |w| &w.entries)
     }
 
+    /// The same, of which the drive keeps nothing: what comes later begins a new list. Whoever runs
+    /// a guest for hours does not have all that it wrote in memory.
+    pub fn take_written(&mut self) -> Vec<LogEntry> {
+        self.written.as_mut().map_or_else(Vec::new, |w| std::mem::take(&mut w.entries))
+    }
+
     /// The time that it was told last.
     pub fn now(&self) -> Time {
         self.now

@@ -20,6 +20,7 @@ use super::machine::Machine;
 use super::wire::HEADER_BYTES;
 use crate::calendar::{Calendar, MESSAGE_BYTES, Message, Turn, op};
 use crate::control_socket::{Listener, listen};
+use crate::drive::Drive;
 
 /// Longest time of the host's that an answer of the guest may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -117,15 +118,16 @@ fn greet(stream: &UnixStream, answer: &Message) -> io::Result<()> {
 }
 
 impl Machine {
-    /// Serves a guest in its time until it has gone, or `stop` says so, which is asked often.
+    /// Serves a guest in its time until it has gone, or `stop` says so, which is asked often with
+    /// the guest's time and the drives.
     /// Errors: it breaks a protocol, or says nothing for long; the host's, of waiting.
     pub fn serve_guest(
         &mut self,
         guest: &mut Guest,
-        stop: &mut dyn FnMut() -> bool,
+        stop: &mut dyn FnMut(Time, &mut [Drive]) -> bool,
     ) -> Result<Ended, String> {
         loop {
-            if stop() {
+            if stop(guest.now(), &mut self.drives) {
                 return Ok(Ended::Interrupted);
             }
             let now = guest.now();

@@ -68,8 +68,10 @@ pub struct Args {
     /// Run a suite, one table: f2fs-oprw, ext4, others or fstests-GROUP
     ///
     /// f2fs-oprw is table 6.2 of that paper. fstests-GROUP, fstests-quick for example, runs the
-    /// generic tests of a group of xfstests: each in a guest of its own, on a test device and a
-    /// scratch device of --device. It needs --tests, and each test has --guest-limit.
+    /// generic tests of a group of xfstests in a guest, on a test device and a scratch device of
+    /// --device: each on a test device that was made anew, as many in one boot as go. It needs
+    /// --tests; a test that takes longer than --guest-limit or --virtual-limit ends its guest, and
+    /// the next boot goes on behind it.
     #[arg(long, value_name = "NAME")]
     #[arg(conflicts_with_all = ["trace", "all"])]
     pub(super) suite: Option<String>,
@@ -80,6 +82,10 @@ pub struct Args {
     #[arg(long, value_name = "TESTS", requires = "tests", value_delimiter = ',')]
     #[arg(hide_short_help = true)]
     pub(super) only: Vec<String>,
+    /// With --suite fstests-GROUP: limit of a test in the guest's time
+    #[arg(long, value_name = "TIME", default_value = "10m", requires = "tests")]
+    #[arg(hide_short_help = true)]
+    pub(super) virtual_limit: String,
     /// Run --run on a second kernel as well; compare the requests
     ///
     /// Exit status 1 if the drive was not sent the same requests, in the order of submission, with

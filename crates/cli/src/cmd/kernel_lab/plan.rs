@@ -7,7 +7,7 @@ use std::time::Duration;
 use wp_machine::make_device;
 use wp_machine::profile::Profile;
 use wp_machine::spec::device;
-use wp_parity::kernel_lab::fstests::Checkout;
+use wp_parity::kernel_lab::fstests::{Checkout, Limits};
 use wp_parity::kernel_lab::suite::{Row, SUITES, Suite as Table};
 use wp_parity::kernel_lab::{CutBy, FILE_SYSTEMS, MOST_JOBS, Plan, ProgramPlan};
 use wp_serve::drive::freeze::Loss;
@@ -146,7 +146,9 @@ pub(super) struct Fstests {
     /// What each test has, but for its commands.
     pub plan: ProgramPlan,
     pub tree: Checkout,
+    /// Their names, in the order in which they run.
     pub tests: Vec<String>,
+    pub limits: Limits,
     /// The device, as the user wrote it.
     pub device: String,
 }
@@ -214,7 +216,11 @@ fn fstests(a: &Args, name: &str, group: &str) -> Result<Fstests, Wrong> {
         let message = format!("--only {unknown}: {} has no such test", folder.display());
         return Err(Wrong::new("tests", message, "--only generic/001,generic/002"));
     }
-    let tests = if a.only.is_empty() { of_group } else { a.only.clone() };
+    // The order is xfstests' own: it does not depend on how the tests were named.
+    let mut tests = if a.only.is_empty() { of_group } else { a.only.clone() };
+    tests.sort();
+    tests.dedup();
+    let limits = Limits { wall: guest_limit(a)?, virtual_time: virtual_limit(a)? };
     let plan = ProgramPlan {
         fs: a.fs.clone(),
         mount: a.mount.clone(),
@@ -226,18 +232,28 @@ fn fstests(a: &Args, name: &str, group: &str) -> Result<Fstests, Wrong> {
         rest_s: 0,
         cpu: cpu(a)?,
         limit: guest_limit(a)?,
-        scratch_drive: true,
     };
-    Ok(Fstests { name: name.to_owned(), plan, tree, tests, device: a.device.clone() })
+    let device = a.device.clone();
+    Ok(Fstests { name: name.to_owned(), plan, tree, tests, limits, device })
 }
 
 /// `--guest-limit`.
 fn guest_limit(a: &Args) -> Result<Duration, Wrong> {
-    let limit = wp_base::quantity::nanoseconds(&a.guest_limit).and_then(|ns| match ns {
+    limit("guest-limit", &a.guest_limit)
+}
+
+/// `--virtual-limit`.
+fn virtual_limit(a: &Args) -> Result<Duration, Wrong> {
+    limit("virtual-limit", &a.virtual_limit)
+}
+
+/// A limit of time. Errors: it is none, or 0.
+fn limit(option: &'static str, time: &str) -> Result<Duration, Wrong> {
+    let limit = wp_base::quantity::nanoseconds(time).and_then(|ns| match ns {
         0 => Err("must be more than 0".to_owned()),
         ns => Ok(Duration::from_nanos(ns)),
     });
-    limit.map_err(|e| Wrong::new("guest-limit", format!("--guest-limit: {e}"), "--guest-limit 5m"))
+    limit.map_err(|e| Wrong::new(option, format!("--{option}: {e}"), &format!("--{option} 5m")))
 }
 
 fn suite(a: &Args, name: &str) -> Result<Suite, Wrong> {
@@ -312,7 +328,6 @@ fn program(a: &Args, line: &str) -> Result<Program, Wrong> {
         rest_s: REST_S,
         cpu: cpu(a)?,
         limit,
-        scratch_drive: false,
     };
     plan.place().map_err(|e| Wrong::new("program", e, "run writepath in another folder"))?;
     let mount = a.compare_mount.clone();

@@ -129,7 +129,7 @@ fn serve(a: &Args, out: &Out) -> Result<ExitCode, ExitCode> {
         (None, Some(path)) => {
             let mut guest = Guest::listen(path, DATE).map_err(|e| out.host_error(path, &e))?;
             ready(out, "calendar", path);
-            let ended = machine.serve_guest(&mut guest, &mut || stop.load(Ordering::Relaxed));
+            let ended = machine.serve_guest(&mut guest, &mut |_, _| stop.load(Ordering::Relaxed));
             how["calendar_messages"] = json!(guest.messages());
             how["ended"] = json!(match &ended {
                 Ok(Ended::Gone) => "the guest disconnected",

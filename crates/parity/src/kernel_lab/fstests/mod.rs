@@ -1,26 +1,43 @@
-//! Tests of xfstests in a guest: each in a guest of its own, on two drives (the test device and the
-//! scratch device), in virtual time.
+//! Tests of xfstests in a guest, on two drives (the test device and the scratch device), in virtual
+//! time: as many in one boot as go.
 //!
 //! Picture:    [`Checkout`] (a built tree of xfstests on the host) -> names of a group's tests ->
-//!             [`Checkout::run`] -> [`Tested`] from what its `check` has printed.
+//!             [`Checkout::boot`] -> a [`Tested`] for each, as it ends, from what its `check` has
+//!             printed. Behind a test that ends its guest the next boot goes on.
 //! Invariants: 1. a test that did not run is never one that passed: xfstests' own reason is kept;
-//!             2. the same test with the same kernel, drive and options sends the drives the same
-//!                bytes ([`Tested::digest`]).
-//! Source:     xfstests' `check` (lines of a test, of the summary) and `common/preamble`
-//!             (`_begin_fstest` and the groups behind it).
+//!             2. each test has a test device that was made anew; the scratch device is made by
+//!                the tests themselves;
+//!             3. the same tests in the same order with the same kernel, drive and options send the
+//!                test device the same bytes ([`Tested::digest`]).
+//! Source:     xfstests' `check` (lines of a test, of the summary; it calls `logger` before each)
+//!             and `common/preamble` (`_begin_fstest` and the groups behind it).
+
+mod boot;
+mod verdict;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use wp_base::crc::crc32c;
+use wp_base::Time;
 use wp_base::plain::Shown as _;
-use wp_medium::write_log::write_log;
-use wp_serve::drive::Counts;
+use wp_machine::make_device;
+use wp_serve::drive::Drive;
+use wp_serve::drive::freeze::Loss;
 
-use super::program::{ProgramError, ProgramPlan, Ran, places, run_program};
-use super::{Kernel, quoted};
+use self::boot::Watch;
+pub use self::verdict::Verdict;
+use super::program::{PROGRAM_C, ProgramError, ProgramPlan, places};
+use super::session::{self, Share};
+use super::{Kernel, mkfs_command, quoted};
 
+/// What `check` calls before each test.
+const BEFORE_TEST: &str = include_str!("before_test.sh");
+/// The test device in the guest, and the pipe to the drive's log (`host.c`).
+const TEST_DEVICE: &str = "/dev/vda";
+const ACK: &str = "/run/writepath-ack";
+/// Where `check` puts its results.
+const RESULTS: &str = "/run/results";
 /// Memory of the guest, for what `check` writes: its results, and, where the kernel has overlayfs,
 /// links that some tests make beside themselves.
 const RUN: &str = "/run";
@@ -45,29 +62,17 @@ pub struct Checkout {
     folder: PathBuf,
 }
 
-/// What came of a test.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It passed.
-    Passed,
-    /// It failed; what `check` printed of it.
-    Failed(String),
-    /// It did not run; xfstests' reason.
-    NotRun(String),
-    /// It took more wall-clock time than it may.
-    TooLong,
-}
-
-impl Verdict {
-    /// In a word.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Verdict::Passed => "passed",
-            Verdict::Failed(_) => "failed",
-            Verdict::NotRun(_) => "not run",
-            Verdict::TooLong => "too long",
-        }
-    }
+/// What the test device was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct Sent {
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of them.
+    pub write_bytes: u64,
+    /// FLUSHes.
+    pub flushes: u64,
+    /// Discards, and writes of zeroes without data.
+    pub discards: u64,
 }
 
 /// A test that was tried.
@@ -77,16 +82,34 @@ pub struct Tested {
     pub test: String,
     /// What came of it.
     pub verdict: Verdict,
-    /// Version of the guest's kernel; empty if it took too long.
+    /// Version of the guest's kernel.
     pub kernel: String,
-    /// Virtual nanoseconds from the guest's first to the end of `check`.
+    /// Virtual nanoseconds from its mkfs to the next test, or to the guest's end.
     pub virtual_ns: u64,
-    /// Wall-clock time that the guest took.
+    /// Wall-clock time that it took.
     pub wall: Duration,
-    /// What the test device was asked.
-    pub counts: Counts,
+    /// What the test device was sent.
+    pub sent: Sent,
     /// CRC-32C over every write that the test device was sent, in order, with its contents.
     pub digest: u32,
+}
+
+/// How much time a test may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Wall-clock time of a test, and of a boot until the first one.
+    pub wall: Duration,
+    /// Time of the guest's clock.
+    pub virtual_time: Duration,
+}
+
+/// What happens in a guest with tests.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A test runs; its name is empty while the guest boots. Told often.
+    Runs(String),
+    /// A test has ended.
+    Ended(Box<Tested>),
 }
 
 impl Checkout {
@@ -151,47 +174,38 @@ impl Checkout {
             && self.folder.join("tests").join(test).is_file()
     }
 
-    /// Runs one test. `plan` has file system, drive and limit; its commands are replaced.
+    /// Boots a guest and runs these tests in it, in this order, until one of them ends the guest;
+    /// how many have an outcome. Each begins with a test device that was made anew. `plan` has file
+    /// system and drive; its commands are replaced. `tell` says whether to stop.
     ///
-    /// Errors: the guest's; interrupted. A test that takes too long is no error.
-    pub fn run(
+    /// Errors: no test had an outcome; interrupted.
+    pub fn boot(
         &self,
         kernel: &Kernel,
         plan: &ProgramPlan,
-        test: &str,
+        (tests, limits): (&[String], Limits),
         scratch: &Path,
-        progress: &mut dyn FnMut() -> bool,
-    ) -> Result<Tested, ProgramError> {
-        let plan = self.plan(plan, test)?;
-        #[expect(clippy::disallowed_methods, reason = "real time is reported beside virtual time")]
-        let begun = Instant::now();
-        let ran = match run_program(kernel, &plan, scratch, None, progress) {
-            Ok(ran) => ran,
-            Err(ProgramError::TooLong(..)) => {
-                return Ok(Tested {
-                    test: test.to_owned(),
-                    verdict: Verdict::TooLong,
-                    kernel: String::new(),
-                    virtual_ns: 0,
-                    wall: begun.elapsed(),
-                    counts: Counts::default(),
-                    digest: 0,
-                });
-            }
-            Err(e) => return Err(e),
-        };
-        Ok(Tested {
-            test: test.to_owned(),
-            verdict: verdict_of(&ran.output, test),
-            kernel: ran.kernel.clone(),
-            virtual_ns: ran.ended_ns,
-            wall: begun.elapsed(),
-            counts: ran.counts,
-            digest: digest(&ran).map_err(|e| format!("what {test} wrote: {e}"))?,
-        })
+        tell: &mut dyn FnMut(Event) -> bool,
+    ) -> Result<usize, ProgramError> {
+        let (name, params) = &plan.device;
+        let model = || make_device(name, params).map_err(|e| e.to_string());
+        let test_device = model()?;
+        let plan = self.plan(plan, tests)?;
+        let script = plan.script(test_device.limits().zones.is_some())?;
+        let share = Share::new(scratch)?;
+        share.compile_with_host("program", PROGRAM_C)?;
+        share.write("run.sh", script.as_bytes())?;
+        let mut drive = Drive::new(name, test_device, Loss::Model);
+        drive.keep_writes();
+        let other = Drive::new(name, model()?, Loss::Model);
+        let mut watch = Watch::new(tests, &share, limits, tell);
+        let mut turn = |at: Time, drives: &mut [Drive]| watch.turn(at, drives);
+        let ended = session::serve_with(kernel, &share, (drive, Some(other)), plan.cpu, &mut turn)?;
+        let mut drive = ended.drive;
+        watch.end(Time(ended.virtual_ns), &mut drive)
     }
 
-    fn plan(&self, plan: &ProgramPlan, test: &str) -> Result<ProgramPlan, String> {
+    fn plan(&self, plan: &ProgramPlan, tests: &[String]) -> Result<ProgramPlan, String> {
         let folders = vec![self.folder.clone()];
         let mut free = places(&folders);
         let two = (free.next(), free.next());
@@ -202,11 +216,11 @@ impl Checkout {
         let mut settings = vec![
             ("HOST_OPTIONS", NO_CONFIG.to_owned()),
             ("FSTYP", plan.fs.clone()),
-            ("TEST_DEV", "/dev/vda".to_owned()),
+            ("TEST_DEV", TEST_DEVICE.to_owned()),
             ("TEST_DIR", at.to_owned()),
             ("SCRATCH_DEV", "/dev/vdc".to_owned()),
             ("SCRATCH_MNT", scratch.to_owned()),
-            ("RESULT_BASE", format!("{RUN}/results")),
+            ("RESULT_BASE", RESULTS.to_owned()),
         ];
         if !plan.mount.is_empty() {
             settings.push(("MOUNT_OPTIONS", format!("-o {}", plan.mount)));
@@ -218,22 +232,47 @@ impl Checkout {
         let settings: Vec<String> =
             settings.iter().map(|(k, v)| format!("{k}={}", quoted(v))).collect();
         let folder = quoted(&self.folder.shown().to_string());
+        let before = before_test(plan, at, scratch)?;
         Ok(ProgramPlan {
             setup: None,
             run: format!(
-                "cd {RUN} && mkdir results up work && mount -t overlay -o \
-                 lowerdir={folder},upperdir={RUN}/up,workdir={RUN}/work none {folder} \
-                 2> /dev/null; \
-                 {}cd {folder} && {} exec ./check {test}",
+                "cd {RUN} && mkdir results up work bin && \
+                 mount -t overlay -o lowerdir={folder},upperdir={RUN}/up,workdir={RUN}/work \
+                 none {folder} 2> /dev/null; \
+                 {}printf %s {} > {RUN}/bin/logger && chmod +x {RUN}/bin/logger && \
+                 cd {folder} && {} PATH={RUN}/bin:$PATH exec ./check --exact-order {}",
                 users(),
-                settings.join(" ")
+                quoted(&before),
+                settings.join(" "),
+                tests.join(" "),
             ),
             folders,
             rest_s: 0,
-            scratch_drive: true,
             ..plan.clone()
         })
     }
+}
+
+/// The program that `check` calls before each test.
+fn before_test(plan: &ProgramPlan, at: &str, scratch: &str) -> Result<String, String> {
+    // Drives with zones have no xfstests here: their test devices need other mkfs options.
+    let mkfs = mkfs_command(&plan.fs, &plan.mkfs, false)?;
+    let options = match &*plan.mount {
+        "" => String::new(),
+        options => format!("-o {} ", quoted(options)),
+    };
+    let mount = format!("mount -t {} {options}{TEST_DEVICE} {at}", plan.fs);
+    let head = BEFORE_TEST.split_once('\n').map_or("", |(head, _)| head);
+    let named = [
+        ("TEST_DIR", at),
+        ("SCRATCH_MNT", scratch),
+        ("MKFS", &mkfs),
+        ("MOUNT", &mount),
+        ("RESULTS", RESULTS),
+        ("ACK", ACK),
+    ];
+    let named: String = named.iter().map(|(k, v)| format!("{k}={}\n", quoted(v))).collect();
+    Ok(format!("{head}\n{named}{BEFORE_TEST}"))
 }
 
 /// Shell commands that give the guest, and not the host, the users that tests run programs as.
@@ -258,63 +297,9 @@ fn groups_of(text: &str) -> impl Iterator<Item = &str> {
     header.unwrap_or_default().split_whitespace()
 }
 
-/// What `check` says of a test: a line that begins with its name, and a summary that names it.
-fn verdict_of(output: &str, test: &str) -> Verdict {
-    let of_test = |line: &&str| line.split_whitespace().next() == Some(test);
-    let line = output.lines().find(of_test).unwrap_or_default();
-    if let Some((_, why)) = line.split_once("[not run]") {
-        return Verdict::NotRun(why.trim().to_owned());
-    }
-    let names = |head: &str| {
-        let mut of = output.lines().filter_map(|l| l.strip_prefix(head));
-        of.any(|rest| rest.split_whitespace().any(|name| name == test))
-    };
-    let passed = output.lines().any(|l| l == "Passed all 1 tests");
-    match (names("Ran:"), names("Failures:"), passed) {
-        (true, false, true) => Verdict::Passed,
-        // `check` itself failed, or said something that is not known.
-        _ => Verdict::Failed(output.trim_end().to_owned()),
-    }
-}
-
-/// A checksum of everything that is written to it.
-struct Digest(u32);
-
-impl io::Write for Digest {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = crc32c(self.0, bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn digest(ran: &Ran) -> io::Result<u32> {
-    let mut digest = Digest(u32::MAX);
-    write_log(&mut digest, ran.sector_bytes, &ran.writes)?;
-    Ok(digest.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_check_prints_is_what_came_of_the_test() {
-        let passed = "generic/001         2s\nRan: generic/001\nPassed all 1 tests\n";
-        assert_eq!(verdict_of(passed, "generic/001"), Verdict::Passed);
-        let not_run = "generic/004        [not run] no O_TMPFILE\nRan: generic/004\n\
-                       Not run: generic/004\nPassed all 1 tests\n";
-        assert_eq!(verdict_of(not_run, "generic/004"), Verdict::NotRun("no O_TMPFILE".into()));
-        let failed = "generic/009        - output mismatch (see /x)\nRan: generic/009\n\
-                      Failures: generic/009\nFailed 1 of 1 tests\n";
-        assert!(matches!(verdict_of(failed, "generic/009"), Verdict::Failed(_)));
-        for odd in ["", "mount: no\n", "Passed all 1 tests\n", "Passed all 0 tests\n"] {
-            assert!(matches!(verdict_of(odd, "generic/001"), Verdict::Failed(_)), "{odd}");
-        }
-    }
 
     #[test]
     fn users_of_tests_are_lines_of_files_that_only_the_guest_sees() {
