@@ -7,8 +7,9 @@
 //! Invariants: 1. a test that did not run is never one that passed: xfstests' own reason is kept;
 //!             2. each test has a test device that was made anew; the scratch device is made by
 //!                the tests themselves;
-//!             3. the same tests in the same order with the same kernel, drive and options send the
-//!                test device the same bytes ([`Tested::digest`]).
+//!             3. a test alone in its boot sends the test device the same bytes each time
+//!                ([`Tested::digest`]). Behind others in a boot it has the same outcome, time and
+//!                numbers of requests; its bytes were seen to differ, and why is not known.
 //! Source:     xfstests' `check` (lines of a test, of the summary; it calls `logger` before each)
 //!             and `common/preamble` (`_begin_fstest` and the groups behind it).
 
