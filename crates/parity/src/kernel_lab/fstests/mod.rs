@@ -9,7 +9,8 @@
 //!                the tests themselves;
 //!             3. a test alone in its boot sends the test device the same bytes each time
 //!                ([`Tested::digest`]). Behind others in a boot it has the same outcome, time and
-//!                numbers of requests; its bytes were seen to differ, and why is not known.
+//!                numbers of requests; its bytes were seen to differ by random numbers of the
+//!                kernel (`i_generation` of ext4).
 //! Source:     xfstests' `check` (lines of a test, of the summary; it calls `logger` before each)
 //!             and `common/preamble` (`_begin_fstest` and the groups behind it).
 
