@@ -1,6 +1,6 @@
 //! Classes of an image's blocks, for those who explain what was written where.
 
-use std::collections::BTreeMap;
+mod owners;
 
 use wp_base::FsResult;
 use wp_medium::View;
@@ -9,18 +9,16 @@ use wp_vfs::BlockMap;
 use crate::disk::summary::flag;
 use crate::disk::{Geometry, Summary, SummaryHead, SuperBlock, ino};
 use crate::image::Image;
-
-/// Class and owner of a block of a log: inode, and place in the file.
-type Owner = (&'static str, Option<(u64, u64)>);
+use owners::Owners;
 
 /// Classes of the blocks of one image, without recovery: as the summaries of its logs tell.
 pub struct Blocks {
     g: Geometry,
     /// The block with the super block at the end of the device.
     last: u64,
-    told: BTreeMap<u64, Owner>,
+    told: Owners,
     /// The same of segments that are free again.
-    past: BTreeMap<u64, Owner>,
+    past: Owners,
 }
 
 impl Blocks {
@@ -28,7 +26,7 @@ impl Blocks {
     pub fn read(view: &dyn View) -> FsResult<Blocks> {
         let image = Image::open(view)?;
         let g = image.geometry().clone();
-        let (mut told, mut past) = (BTreeMap::new(), BTreeMap::new());
+        let (mut told, mut past) = (Owners::default(), Owners::default());
         for segment in 0..g.segments {
             let used = u64::from(image.usage(segment)?.nblocks.get());
             let (start, end) = g.segment(segment);
@@ -48,12 +46,7 @@ impl Blocks {
 }
 
 /// The logs of one segment, as far as they look like some.
-fn read_segment(
-    image: &Image<'_>,
-    mut start: u64,
-    end: u64,
-    told: &mut BTreeMap<u64, Owner>,
-) -> FsResult<()> {
+fn read_segment(image: &Image<'_>, mut start: u64, end: u64, told: &mut Owners) -> FsResult<()> {
     let g = image.geometry();
     while start < end {
         let mut bytes = image.read_block(start, "nilfs2 log")?;
@@ -67,8 +60,7 @@ fn read_segment(
             bytes.append(&mut image.read_block(block, "nilfs2 log")?);
         }
         let Ok(summary) = Summary::load(&bytes, g, g.byte_of(start)) else { return Ok(()) };
-        let summaries = (start..start + used).map(|b| (b, ("summary", None)));
-        told.extend(summaries);
+        (start..start + used).for_each(|b| told.insert(b, ("summary", None)));
         let mut block = start + used;
         for file in &summary.files {
             let class = class_of(image, file.ino);
@@ -111,13 +103,13 @@ impl BlockMap for Blocks {
         if block < self.g.first_data_block || block == self.last {
             return "superblock";
         }
-        self.told.get(&block).map_or("free", |(class, _)| class)
+        self.told.get(block).map_or("free", |(class, _)| class)
     }
     fn owner(&self, block: u64) -> Option<(u64, u64)> {
-        self.told.get(&block)?.1
+        self.told.get(block)?.1
     }
     fn written(&self, _: &dyn View, block: u64) -> &'static str {
-        match (self.class(block), self.past.get(&block)) {
+        match (self.class(block), self.past.get(block)) {
             ("free", Some((class, _))) => class,
             (class, _) => class,
         }
