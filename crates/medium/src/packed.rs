@@ -93,6 +93,9 @@ pub(crate) fn differences(
     Some(runs)
 }
 
+/// Words of a part have a bit each in [`Runs::add`].
+const _: () = assert!(Versions::PART_BYTES == 32 * WORD);
+
 /// Runs of parts of a page, one part after the other, in memory of their own until it is known how
 /// many there are.
 struct Runs {
@@ -113,19 +116,20 @@ impl Runs {
         old: &[u8; Versions::PART_BYTES],
         new: &[u8; Versions::PART_BYTES],
     ) {
-        let (old, _) = old.as_chunks::<WORD>();
-        let (new, _) = new.as_chunks::<WORD>();
-        let mut at = 0;
-        while let Some(words) = new.get(at..).filter(|rest| !rest.is_empty()) {
-            let same = |(old, new): &(&[u8; WORD], &[u8; WORD])| old == new;
-            let pairs = || old[at..].iter().zip(words);
-            let differ = pairs().take_while(|pair| !same(pair)).count();
-            if differ > 0 {
-                self.push(from / WORD + at, words[..differ].as_flattened());
-                at += differ;
-            } else {
-                at += pairs().take_while(same).count();
-            }
+        let (before, _) = old.as_chunks::<WORD>();
+        let (after, _) = new.as_chunks::<WORD>();
+        // A bit for each word that differs, the lowest first.
+        let mut differ = 0u32;
+        for (n, (before, after)) in before.iter().zip(after).enumerate() {
+            let differs = u64::from_le_bytes(*before) != u64::from_le_bytes(*after);
+            differ |= u32::from(differs) << n;
+        }
+        while differ != 0 {
+            let at = differ.trailing_zeros();
+            let words = (differ >> at).trailing_ones();
+            let (from_byte, to_byte) = (at as usize * WORD, (at + words) as usize * WORD);
+            self.push(from / WORD + at as usize, &new[from_byte..to_byte]);
+            differ &= u32::MAX.checked_shl(at + words).unwrap_or(0);
         }
     }
 
