@@ -15,6 +15,7 @@ const CHUNK: u64 = 16;
 /// Chunks in the vector at most: 2 MiB of it, for the blocks of 4 KiB of a device of 16 GiB.
 const DENSE: u64 = 1 << 18;
 
+#[derive(Clone)]
 struct Chunk<T>([Option<T>; CHUNK as usize]);
 
 impl<T> Default for Chunk<T> {
@@ -30,6 +31,7 @@ impl<T> Chunk<T> {
 }
 
 /// Things by number, in order.
+#[derive(Clone)]
 pub struct Index<T> {
     first: Option<T>,
     dense: Vec<Option<Box<Chunk<T>>>>,
@@ -40,6 +42,12 @@ pub struct Index<T> {
 impl<T> Default for Index<T> {
     fn default() -> Self {
         Index { first: None, dense: Vec::new(), sparse: BTreeMap::new(), len: 0 }
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Index<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.range(0, u64::MAX)).finish()
     }
 }
 
@@ -58,6 +66,20 @@ impl<T> Index<T> {
             return self.first.as_ref().filter(|_| index == 0);
         }
         self.chunk(index / CHUNK)?.0[(index % CHUNK) as usize].as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, index: u64) -> Option<&mut T> {
+        if self.first.is_some() {
+            return self.first.as_mut().filter(|_| index == 0);
+        }
+        let n = index / CHUNK;
+        let chunk = if n < DENSE {
+            self.dense.get_mut(n as usize)?.as_deref_mut()?
+        } else {
+            self.sparse.get_mut(&n)?
+        };
+        chunk.0[(index % CHUNK) as usize].as_mut()
     }
 
     /// Does anything stand there?
@@ -182,6 +204,13 @@ impl<T> Index<T> {
         let chunks = dense.chain(self.sparse.values()).flat_map(|c| c.0.iter().flatten());
         self.first.iter().chain(chunks)
     }
+
+    /// The same, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let dense = self.dense.iter_mut().flatten();
+        let chunks = dense.chain(self.sparse.values_mut());
+        self.first.iter_mut().chain(chunks.flat_map(|c| c.0.iter_mut().flatten()))
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +237,8 @@ mod tests {
             }
             let (from, to) = (rng.below(3), rng.below(4));
             assert_eq!(ours.get(from), map.get(&from));
+            assert_eq!(ours.get_mut(from), map.get_mut(&from));
+            assert!(ours.values_mut().map(|n| *n).eq(map.values().copied()));
             assert_eq!((ours.len(), ours.is_empty()), (map.len(), map.is_empty()));
             assert!(ours.values().eq(map.values()));
             let right = map.iter().filter(|(i, _)| (from..to).contains(*i));
@@ -235,6 +266,7 @@ mod tests {
                 map.insert(i, b);
             }
             assert_eq!(ours.get(i).map(|b| b.block()), map.get(&i).map(|b| b.block()));
+            assert_eq!(ours.get_mut(i).map(|b| b.block()), map.get(&i).map(|b| b.block()));
             assert_eq!((ours.len(), ours.contains(i)), (map.len(), map.contains_key(&i)));
             if round % 64 == 0 {
                 let to = i.saturating_add(rng.below(300));
@@ -243,6 +275,7 @@ mod tests {
                 assert_eq!(a, b);
                 let a: Vec<u64> = ours.values().map(|b| b.block()).collect();
                 assert_eq!(a, map.keys().copied().collect::<Vec<u64>>());
+                assert!(ours.values_mut().map(|b| b.block()).eq(a));
             }
         }
         let all: Vec<u64> = ours.range(0, u64::MAX).map(|(i, _)| i).collect();

@@ -54,7 +54,12 @@ impl Block {
 
     /// A block of these bytes, most of which are zero.
     pub fn sparse(bytes: &[u8]) -> Block {
-        Block::version(bytes, &mut Versions::default())
+        match u32::try_from(bytes.len()) {
+            Ok(len) if bytes.len() <= PAGE_BYTES => {
+                Block(Kind::Small(Slice::of_page(Versions::only(bytes), 0, len)))
+            }
+            _ => bytes.to_vec().into(),
+        }
     }
 
     /// A block of these bytes, the next version of what `versions` has.

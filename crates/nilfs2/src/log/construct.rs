@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use wp_base::crc::crc32_le;
 use wp_base::{FsError, FsResult};
 
 use crate::disk::summary::{data_sum, flag, set_data_sum};
@@ -15,7 +16,6 @@ use super::dat::Via;
 use super::draft::{Chosen, Draft, Payload};
 use super::file::File;
 use super::meta_file::MetaFile;
-use super::sent::{ALL, Sent};
 use super::{Place, Store};
 
 /// What a construction is for.
@@ -515,7 +515,9 @@ impl Store<'_> {
                 cpfile: self.cpfile.file.sealed_inode(),
                 sufile: self.sufile.file.sealed_inode(),
             };
-            payload.push_version(&root.store(&g), ALL, &mut Sent::default());
+            let bytes = root.store(&g);
+            payload.sum = crc32_le(payload.sum, &bytes);
+            payload.blocks.push(Block::sparse(&bytes));
         }
         set_data_sum(&mut bytes, payload.sum);
         let mut blocks: Vec<Block> = bytes.chunks(g.block_bytes()).map(Block::sparse).collect();

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use wp_base::{FsError, FsResult};
 
 use crate::disk::bmap::{self, Map};
-use crate::disk::{BlockMap, Inode, Node, ino};
+use crate::disk::{BlockMap, Inode, ino};
 
 use super::dat::Via;
-use super::memory::Memory;
+use super::memory::Nodes;
 
 /// What the pointers of a block map are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct File {
     /// (`buffer_nilfs_volatile`), by their place in the file.
     pub fresh: BTreeSet<u64>,
     /// Nodes of the map that are in memory, by the pointer that leads to them.
-    pub nodes: Memory<Node>,
+    pub nodes: Nodes,
     /// Blocks that were added, less those that were taken away, since this was last asked for.
     pub added: i64,
     /// The key that got a pointer last, and the pointer: neighbours get neighbours.
@@ -70,7 +70,7 @@ impl File {
             pointers,
             map,
             fresh: BTreeSet::new(),
-            nodes: Memory::default(),
+            nodes: Nodes::default(),
             added: 0,
             last: None,
             next_pointer: NO_PLACE,

@@ -9,7 +9,7 @@ use crate::disk::Inode;
 use super::block::Block;
 use super::dat::Via;
 use super::file::File;
-use super::memory::Memory;
+use super::memory::Blocks;
 
 /// A metadata file.
 #[derive(Clone, Debug)]
@@ -17,13 +17,13 @@ pub(super) struct MetaFile {
     /// Its inode and its map.
     pub file: File,
     /// Its blocks that are in memory, by their place in the file.
-    pub blocks: Memory<Block>,
+    pub blocks: Blocks,
 }
 
 impl MetaFile {
     /// A file as its inode says. `at`: byte address of the inode, for errors.
     pub fn load(number: u64, inode: Inode, at: u64) -> FsResult<MetaFile> {
-        Ok(MetaFile { file: File::load(number, inode, at)?, blocks: Memory::default() })
+        Ok(MetaFile { file: File::load(number, inode, at)?, blocks: Blocks::default() })
     }
 
     /// Is anything to be written?

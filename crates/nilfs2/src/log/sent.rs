@@ -71,7 +71,10 @@ impl Sent {
     pub fn next_of(&mut self, bytes: &[u8], touched: u16, sum: u32) -> (Block, u32) {
         self.next(bytes.len(), touched, sum, |n, part| {
             let there = bytes.get(n * PART..).unwrap_or(&[]);
-            part.iter_mut().zip(there).for_each(|(to, from)| *to = *from);
+            let len = part.len().min(there.len());
+            if let (Some(to), Some(from)) = (part.get_mut(..len), there.get(..len)) {
+                to.copy_from_slice(from);
+            }
         })
     }
 }

@@ -9,7 +9,7 @@ use std::ops::{Index, IndexMut};
 
 use wp_base::{FsError, FsResult};
 
-use crate::disk::bmap::{Map, ROOT_CHILDREN};
+use crate::disk::bmap::{LEVELS, Map, ROOT_CHILDREN};
 use crate::disk::{BlockInfo, Node, index};
 
 use super::dat::Via;
@@ -24,27 +24,46 @@ pub(super) struct Step {
     pub at: usize,
 }
 
-/// A step for each level from 1 up to the root's, by which it is indexed.
+/// A step for each level from 1 up to the root's, by which it is indexed. In no memory of its own:
+/// each block of a log needs a few.
 #[derive(Clone, Debug)]
-pub(super) struct Path(Vec<Step>);
+pub(super) struct Path {
+    steps: [Step; LEVELS as usize],
+    top: usize,
+}
 
 impl Path {
+    fn of(levels: u8) -> Path {
+        Path { steps: [Step { node: None, at: 0 }; LEVELS as usize], top: levels.into() }
+    }
+
     /// The root's level.
     pub fn top(&self) -> usize {
-        self.0.len()
+        self.top
+    }
+
+    fn steps(&self) -> &[Step] {
+        self.steps.get(..self.top).expect("no tree has more levels")
+    }
+
+    /// The root is a level higher.
+    fn grow(&mut self) {
+        self.top += 1;
+        let top = self.top;
+        self[top] = Step { node: None, at: 0 };
     }
 }
 
 impl Index<usize> for Path {
     type Output = Step;
     fn index(&self, level: usize) -> &Step {
-        self.0.get(level - 1).expect("a level of the tree")
+        self.steps().get(level - 1).expect("a level of the tree")
     }
 }
 
 impl IndexMut<usize> for Path {
     fn index_mut(&mut self, level: usize) -> &mut Step {
-        self.0.get_mut(level - 1).expect("a level of the tree")
+        self.steps.get_mut(level - 1).expect("a level of the tree")
     }
 }
 
@@ -112,7 +131,7 @@ impl File {
     ) -> FsResult<(Path, bool)> {
         let mut step = Step { node: None, at: 0 };
         let mut level = self.root().level;
-        let mut path = Path(vec![step; usize::from(level)]);
+        let mut path = Path::of(level);
         loop {
             let node = self.node(step);
             let is_there;
@@ -138,7 +157,7 @@ impl File {
 
     /// A place's key has become `key`: so it is above, as far as it is the first.
     pub(super) fn promote(&mut self, path: &Path, from: usize, key: u64) {
-        for step in path.0.iter().skip(from - 1) {
+        for step in path.steps().iter().skip(from - 1) {
             if let Some(child) = self.dirty_node(*step).children.get_mut(step.at) {
                 child.0 = key;
             }
@@ -269,7 +288,7 @@ impl File {
         path[level] = Step { node: Some(new), at };
         let first = self.nodes.get(new).and_then(|node| node.children.first().copied());
         self.root().children.push((first.map_or(key, |(k, _)| k), new));
-        path.0.push(Step { node: None, at: 0 });
+        path.grow();
         self.put(&path, level, key, pointer);
         Ok(())
     }
