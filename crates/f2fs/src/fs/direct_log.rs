@@ -54,7 +54,7 @@ impl Arrivals {
 
     fn page(self: &Rc<Self>, ino: u32, data: Slice) -> Page {
         self.left.set(self.left.get() + 1);
-        Page { of: Of::Direct(data, self.clone()), ino, cp: false, listed: false }
+        Page { of: Of::Direct(data, self.clone()), ino, cp: false, listed: None }
     }
 
     /// One of them was written, or could not be.

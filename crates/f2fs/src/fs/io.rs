@@ -219,7 +219,7 @@ impl F2fs {
             }
         };
         let of = Of::Cache(w.map.clone(), w.buf.clone());
-        let page = Page { of, ino: w.ino, cp: w.cp, listed: false };
+        let page = Page { of, ino: w.ino, cp: w.cp, listed: None };
         self.merge(Kind::Data, Some(w.log), page, given.addr, w.flags);
         Ok(given.addr)
     }
@@ -246,7 +246,7 @@ impl F2fs {
         }
         w.map.begin_writeback(w.buf);
         let of = Of::Cache(w.map.clone(), w.buf.clone());
-        let page = Page { of, ino: w.ino, cp: w.cp, listed: false };
+        let page = Page { of, ino: w.ino, cp: w.cp, listed: None };
         self.count(page.cp);
         self.note_device(w.ino, w.old, 1);
         let seg = w.buf.snapshot();
@@ -558,13 +558,7 @@ impl Shared {
         if failed && page.cp {
             self.error.set(true);
         }
-        if page.listed {
-            let mut list = self.fsynced.borrow_mut();
-            let sent = |b: &Rc<Buffer>| matches!(&page.of, Of::Cache(_, of) if Rc::ptr_eq(b, of));
-            if let Some(at) = list.iter().position(|(_, b)| sent(b)) {
-                list.remove(at);
-            }
-        }
+        page.leave(&mut self.fsynced.borrow_mut());
         let n = if page.cp { &self.cp } else { &self.data };
         n.set(n.get() - 1);
         if page.cp && n.get() == 0 {

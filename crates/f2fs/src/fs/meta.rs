@@ -118,7 +118,7 @@ impl F2fs {
         self.meta.begin_writeback(buf);
         self.counts.cleaned(Dirty::Meta);
         let of = Of::Cache(self.meta.clone(), buf.clone());
-        let page = Page { of, ino: 0, cp: true, listed: false };
+        let page = Page { of, ino: 0, cp: true, listed: None };
         let addr = buf.block() as u32;
         self.merge(Kind::Meta, None, page, addr, FLAGS | Flags::SYNC);
     }

@@ -190,8 +190,9 @@ impl F2fs {
     }
 
     /// Frees a node: its block, its number at the next checkpoint; of an inode its orphan entry
-    /// too (`truncate_node`; `i_blocks` is the caller's).
-    pub(crate) async fn free_node(&self, nid: u32, buf: &Rc<Buffer>) -> FsResult<()> {
+    /// too (`truncate_node`; `i_blocks` is the caller's). Numbers go round, so that the cache would
+    /// keep a page for each file that ever was.
+    pub(crate) async fn free_node(&self, nid: u32, buf: Rc<Buffer>) -> FsResult<()> {
         let info = self.nat(nid).await?;
         self.invalidate(info.blk_addr);
         self.dec_valid_node();
@@ -202,11 +203,13 @@ impl F2fs {
             c.set(c.get().saturating_sub(1));
             self.inode_synced(nid);
         }
-        self.clean_node(buf);
+        self.clean_node(&buf);
         buf.clear(BufFlag::Uptodate);
         buf.clear(BufFlag::Verified);
         buf.clear(INLINE);
         self.set_fs_dirty();
+        drop(buf);
+        self.nodes.invalidate(u64::from(nid), u64::from(nid) + 1);
         Ok(())
     }
 
@@ -364,14 +367,9 @@ impl F2fs {
             f.set_mark(Footer::DENTRY, says_name);
             f.set_mark(Footer::FSYNC, how.mark && site::NODE_MARK.on());
         });
-        let warm = is_direct(&f) && f.has(Footer::COLD);
-        if warm {
-            let n = self.fsync_nodes.next.get();
-            self.fsync_nodes.next.set(n + 1);
-            self.io.shared.fsynced.borrow_mut().push_back((n, buf.clone()));
-            if let Some(seq) = seq {
-                *seq = n;
-            }
+        let listed = (is_direct(&f) && f.has(Footer::COLD)).then(|| self.list_fsynced(buf));
+        if let (Some(n), Some(seq)) = (listed, seq) {
+            *seq = n;
         }
         let log = self.active_log(match (is_direct(&f), f.has(Footer::COLD)) {
             (true, true) => Log::WarmNode,
@@ -401,7 +399,7 @@ impl F2fs {
             of: Of::Cache(self.nodes.clone(), buf.clone()),
             ino: f.ino.get(),
             cp: true,
-            listed: warm,
+            listed,
         };
         self.merge(Kind::Node, Some(log), page, given.addr, flags);
         // Without the mark there fsync would send it again for ever.
@@ -413,6 +411,15 @@ impl F2fs {
             Box::pin(self.balance_fs(false)).await;
         }
         Ok(true)
+    }
+
+    /// A node is about to be sent, and who waits for fsynced nodes waits for it; its number among
+    /// them (`f2fs_add_fsync_node_entry`).
+    fn list_fsynced(&self, buf: &Rc<Buffer>) -> u32 {
+        let n = self.fsync_nodes.next.get();
+        self.fsync_nodes.next.set(n + 1);
+        self.io.shared.fsynced.borrow_mut().push_back((n, buf.clone()));
+        n
     }
 
     /// Writes a node whole of which the address is to change: garbage collection

@@ -1,5 +1,6 @@
 //! A block on its way to the device.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use wp_cache::{Buffer, Mapping};
@@ -36,6 +37,20 @@ pub(super) struct Page {
     pub ino: u32,
     /// A checkpoint waits for it.
     pub cp: bool,
-    /// It is on the list of fsynced nodes.
-    pub listed: bool,
+    /// Its number on the list of fsynced nodes, if it is there.
+    pub listed: Option<u32>,
+}
+
+impl Page {
+    /// It has been written: it goes from the list of fsynced nodes, if it is there.
+    pub fn leave(&self, list: &mut VecDeque<(u32, Rc<Buffer>)>) {
+        let Some(number) = self.listed else { return };
+        let is_it = |b: &Rc<Buffer>| matches!(&self.of, Of::Cache(_, of) if Rc::ptr_eq(b, of));
+        // Numbers ascend but where a checkpoint begins anew.
+        let near = list.binary_search_by_key(&number, |(n, _)| *n).ok();
+        let near = near.filter(|at| is_it(&list[*at].1));
+        if let Some(at) = near.or_else(|| list.iter().position(|(_, b)| is_it(b))) {
+            list.remove(at);
+        }
+    }
 }

@@ -254,7 +254,7 @@ impl F2fs {
         if depth == 0 {
             let dn = Dnode { node, nid, ofs, slot: 0, first, slots: shape.node_addrs };
             self.free_addrs(inode, &dn, 0..dn.slots).await?;
-            self.free_tree_node(inode, nid, &dn.node).await?;
+            self.free_tree_node(inode, nid, dn.node).await?;
             return Ok(true);
         }
         let start = (from.saturating_sub(first) / unit) as u32;
@@ -276,13 +276,13 @@ impl F2fs {
             }
         }
         if from <= first {
-            self.free_tree_node(inode, nid, &node).await?;
+            self.free_tree_node(inode, nid, node).await?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    async fn free_tree_node(&self, inode: &Rc<Inode>, nid: u32, node: &Rc<Buffer>) -> FsResult<()> {
+    async fn free_tree_node(&self, inode: &Rc<Inode>, nid: u32, node: Rc<Buffer>) -> FsResult<()> {
         self.free_node(nid, node).await?;
         self.add_blocks(inode, -1);
         Ok(())
@@ -302,7 +302,7 @@ impl F2fs {
             let found = footer.ino.get().into();
             return Err(FsError::corrupt("f2fs node", "footer", at, found, expected));
         }
-        self.free_tree_node(inode, nid, &node).await?;
+        self.free_tree_node(inode, nid, node).await?;
         self.change(inode, |f| f.xattr_nid = 0);
         Ok(())
     }
@@ -325,7 +325,7 @@ impl F2fs {
         }
         // Marks that were set until here are for a node that is no more.
         self.mark_inode_synced(inode);
-        self.free_node(inode.ino, &node).await
+        self.free_node(inode.ino, node).await
     }
 
     /// Zeroes inline data from byte `from` on (`f2fs_truncate_inline_inode`).
