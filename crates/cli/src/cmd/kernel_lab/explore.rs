@@ -165,8 +165,8 @@ pub(super) fn name(state: &LogState) -> String {
     format!("{}:{}", state.frame, lost.join(","))
 }
 
-/// What the guest's kernel makes of some states, with `check` in the guest: of the first ones alone,
-/// if `limit` is over before. Errors: the exit code, after saying why.
+/// What the guest's kernel makes of some states, with `check` in the guest: of the first ones
+/// alone, if `limit` is over before. Errors: the exit code, after saying why.
 pub(super) fn mounted(
     session: &Session,
     program: &Program,
