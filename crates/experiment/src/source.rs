@@ -241,10 +241,17 @@ pub fn parse(file: &str, bytes: &[u8], found: &mut Vec<Diagnostic>) -> Table {
     };
     let source = Source::new(file, text);
     let (root, errors) = DeTable::parse_recoverable(&source.text);
-    for e in errors.iter().take(ERRORS_MAX) {
+    let is_job = file.ends_with(".fio");
+    for e in errors.iter().take(if is_job { 1 } else { ERRORS_MAX }) {
         let at = source.place(e.span().unwrap_or(0..0));
         let message = e.message().trim().replace('\n', "; ");
-        found.push(Diagnostic::error(&at, format!("not TOML: {message}"), ""));
+        let help = match is_job {
+            true => {
+                format!("a fio job runs as a workload: writepath run --workload fio,job={file}")
+            }
+            false => String::new(),
+        };
+        found.push(Diagnostic::error(&at, format!("not TOML: {message}"), help));
     }
     table(&source, root.get_ref(), found)
 }
@@ -357,6 +364,15 @@ mod tests {
             assert_eq!((d.at.line, d.at.column), (line, column), "{d}");
             assert!(d.message.contains(what), "{d}");
         }
+    }
+
+    #[test]
+    fn a_fio_job_is_told_how_to_run() {
+        let mut found = Vec::new();
+        parse("a/j.fio", b"[global]\nfilename=/f\ndirect=1x\n", &mut found);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].message.contains("not TOML"), "{found:?}");
+        assert!(found[0].to_string().contains("--workload fio,job=a/j.fio"), "{}", found[0]);
     }
 
     #[test]
