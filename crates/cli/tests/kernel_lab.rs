@@ -180,6 +180,22 @@ fn a_kernel_that_keeps_its_promises_keeps_them_at_each_prefix_of_its_log() {
     }
 }
 
+/// A budget ends the guest, and the state at which it ended is no verdict.
+#[test]
+fn states_that_the_budget_leaves_out_are_told_and_are_no_success() {
+    if !is_there("a budget of states") {
+        return;
+    }
+    let dir = folder();
+    let run = "--run=echo x > f; sync; echo y > g; sync";
+    let more = ["--explore", "--recover-as", "kernel", "--budget", "1ns", run];
+    let (code, out, err) =
+        writepath(dir.path(), &[&["kernel-lab", "--fs", "ext4"], &more[..]].concat());
+    assert_eq!(code, 130, "{out}{err}");
+    assert!(err.contains("--budget is over: the kernel has mounted 0 of"), "{err}");
+    assert!(out.contains("O0-recoverable       not checked") && !out.contains(" ok"), "{out}");
+}
+
 /// Bugs of `apps/kernel-bugs`, found again: a lost name, a lost length, a mount that fails.
 #[test]
 fn bugs_of_linux_are_found_in_what_it_sends_its_drive() {

@@ -168,7 +168,12 @@ fn boot(
     let mut stop = || stop(done.get());
     let ended = session::serve(kernel, &share, drive, &PROFILES[0], &mut stop)?;
     let mut mounted = parse(&share.read("trees"))?;
-    if share.is_whole() || ended.stopped {
+    if share.is_whole() {
+        return Ok((mounted, true));
+    }
+    if ended.stopped {
+        // Some files of the state at which it was stopped may be missing.
+        mounted.pop();
         return Ok((mounted, true));
     }
     match (share.panic(), mounted.last_mut()) {

@@ -194,7 +194,13 @@ pub(super) fn mounted(
     let states = states.iter().map(|s| (s.medium.clone(), s.zones.clone(), s.acked.clone()));
     let states: Vec<_> = states.collect();
     let done = mount_states(&session.kernel, &plan, scratch.path(), &states, &mut progress);
-    done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))
+    let done = done.map_err(|e| out.fail(Exit::Simulated, "guest", &e, ""))?;
+    drop(shown);
+    if done.len() < states.len() && !session.stop.load(Ordering::Relaxed) {
+        let (n, all) = (done.len(), states.len());
+        out.note(&format!("note: --budget is over: the kernel has mounted {n} of {all} states"));
+    }
+    Ok(done)
 }
 
 /// The first thing in which two recoveries differ.

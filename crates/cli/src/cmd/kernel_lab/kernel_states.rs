@@ -65,7 +65,9 @@ pub(super) fn run(
         chosen.of,
         prefixes.len(),
     );
-    rules.iter().for_each(|broken| text.push_str(&broken.text(has_check)));
+    let is_any = !(all.is_empty() && prefixes.is_empty());
+    let is_checked = |rule| is_any && (has_check || rule != APPLICATION);
+    rules.iter().for_each(|broken| text.push_str(&broken.text(is_checked(broken.rule))));
     let failed = rules.iter().flat_map(|b| b.states.iter().map(|s| s.0));
     text.push_str(&kept(explore, failed, ran.bytes, out)?);
     let is_sound = rules.iter().all(|b| b.states.is_empty() && b.prefixes == 0);
@@ -107,10 +109,10 @@ fn judged<'a>(states: &'a [LogState], all: &[Mounted], prefixes: &[Mounted]) -> 
 }
 
 impl Broken<'_> {
-    /// For people. `has_check`: was there somebody who could break it?
-    fn text(&self, has_check: bool) -> String {
+    /// For people. `is_checked`: was there a state, and somebody who could break it?
+    fn text(&self, is_checked: bool) -> String {
         let verdict = match (self.states.len(), self.prefixes) {
-            (0, 0) if self.rule == APPLICATION && !has_check => "not checked".to_owned(),
+            (0, 0) if !is_checked => "not checked".to_owned(),
             (0, 0) => "ok".to_owned(),
             (n, prefixes) => format!("broken in {n} states, and {prefixes} prefixes of the log"),
         };
